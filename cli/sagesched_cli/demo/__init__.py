@@ -1,0 +1,1 @@
+"""`sagesched demo`: one workload, two policies, side by side."""

@@ -1,0 +1,179 @@
+"""The one configuration schema: decode, canonical dump, digest (design.md rule 5).
+
+Names in files are camelCase, as in Kubernetes. Every field has a default, so an empty file is a valid one.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+PolicyName = Literal["fcfs", "sjf", "mean", "gittins", "sagesched"]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+Name = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """A part of the schema: immutable, and an unknown field is an error."""
+
+
+class PriorityClass(_Section):
+    """A named class of requests; chosen by the client's header, clamped to the classes listed."""
+
+    name: Name
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+    weight: Annotated[float, Meta(gt=0, le=1000)] = 1.0
+
+
+class Scheduling(_Section):
+    """How requests are predicted and ordered."""
+
+    policy: PolicyName = "sagesched"
+    bucket_tokens: Annotated[int, Meta(ge=1, le=100_000)] = 200
+    similarity_threshold: Annotated[float, Meta(ge=-1, le=1)] = 0.8
+    neighbours: Annotated[int, Meta(ge=1, le=1000)] = 30
+    """The nearest k that stand in where few are above the threshold."""
+    boost: Annotated[float, Meta(ge=0, le=10)] = 0.033
+    """gamma of paper.md 4.7 times the mean service time, so without a unit; 0 turns the tail boost off."""
+    alpha: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0
+    """Cost of one uncached prompt token, in the units of the cost; 0 is the paper's."""
+    max_wait_seconds: Seconds = 300.0
+    """The starvation bound: a request that has waited longer goes next."""
+    classes: Annotated[tuple[PriorityClass, ...], Meta(max_length=16)] = ()
+
+
+class History(_Section):
+    """What is remembered of finished requests. Never prompt text."""
+
+    window_rows: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
+    learn: bool = True
+    """False keeps the window as it was loaded."""
+    seed_file: str | None = None
+    """JSONL of earlier traffic (prompt, output_tokens, and optionally prompt_tokens, model, tenant, censored), read at start."""
+
+
+class Embedding(_Section):
+    """Which embedder turns a prompt into a unit vector."""
+
+    kind: Literal["static", "sentence-transformers"] = "static"
+    model: str | None = None
+    """A sentence-transformers model name or path; only for that kind."""
+
+
+class Queue(_Section):
+    """The bounds of what may wait."""
+
+    max_requests: Count = 10_000
+    max_bytes: Annotated[int, Meta(ge=1024, le=1 << 40)] = 1 << 30
+    max_age_seconds: Seconds = 600.0
+
+
+class Engine(_Section):
+    """The engine behind the sidecar."""
+
+    slots: Annotated[int, Meta(ge=1, le=65_536)] | None = None
+    """max_num_seqs of the engine; learnt from its metrics when absent."""
+    extra_slots: Annotated[int, Meta(ge=0, le=1024)] = 0
+    """Requests sent beyond the slots, so that the engine's own queue is never empty."""
+    kv_tokens: Annotated[int, Meta(ge=1)] | None = None
+    """KV cache size in tokens; read from the engine's metrics when absent."""
+    kv_reserve: Annotated[float, Meta(ge=0, lt=1)] = 0.03
+    """The share of the KV cache that predictions may not fill."""
+    metrics_interval_seconds: Seconds = 0.5
+    api_key_file: str | None = None
+    api_key_env: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
+
+
+class Server(_Section):
+    """The sidecar's own port."""
+
+    max_body_bytes: Annotated[int, Meta(ge=1024, le=1 << 32)] = 64 << 20
+    drain_seconds: Seconds = 30.0
+
+
+class Settings(_Section):
+    """Everything, validated whole: a file that does not decode leaves the last good settings in place."""
+
+    scheduling: Scheduling = Scheduling()
+    history: History = History()
+    embedding: Embedding = Embedding()
+    queue: Queue = Queue()
+    engine: Engine = Engine()
+    server: Server = Server()
+
+    def __post_init__(self) -> None:
+        for check in CHECKS:
+            problem = check(self)
+            if problem:
+                raise ValueError(problem)
+
+
+class SettingsError(ValueError):
+    """Settings that cannot be used; the message names the field's path and the fix."""
+
+
+def _embedding_model(settings: Settings) -> str | None:
+    embedding = settings.embedding
+    if embedding.kind == "sentence-transformers" and not embedding.model:
+        return "embedding.model: required when embedding.kind is sentence-transformers"
+    if embedding.kind == "static" and embedding.model:
+        return "embedding.model: has no effect when embedding.kind is static; remove it"
+    return None
+
+
+def _one_api_key(settings: Settings) -> str | None:
+    if settings.engine.api_key_file and settings.engine.api_key_env:
+        return "engine.apiKeyEnv: set it or engine.apiKeyFile, not both"
+    return None
+
+
+def _starvation_before_age(settings: Settings) -> str | None:
+    if settings.scheduling.max_wait_seconds > settings.queue.max_age_seconds:
+        return "scheduling.maxWaitSeconds: must not exceed queue.maxAgeSeconds, or a request would expire before it goes next"
+    return None
+
+
+def _unique_classes(settings: Settings) -> str | None:
+    names = [c.name for c in settings.scheduling.classes]
+    repeated = sorted({n for n in names if names.count(n) > 1})
+    return f"scheduling.classes: name {repeated[0]!r} is listed twice" if repeated else None
+
+
+CHECKS: tuple[Callable[[Settings], str | None], ...] = (
+    _embedding_model,
+    _one_api_key,
+    _starvation_before_age,
+    _unique_classes,
+)
+
+
+def decode(document: Any) -> Settings:
+    """Settings from plain values (a decoded YAML or JSON document; None is an empty file).
+
+    Raises SettingsError whose message is `path: what is wrong`.
+    """
+    try:
+        return msgspec.convert({} if document is None else document, Settings)
+    except msgspec.ValidationError as error:
+        raise SettingsError(_readable(str(error))) from None
+
+
+def _readable(message: str) -> str:
+    """msgspec's `what - at `$.path`` turned into `path: what`."""
+    what, found, path = message.partition(" - at `")
+    if not found:
+        return what
+    return f"{path.rstrip('`').removeprefix('$').removeprefix('.') or 'the file'}: {what}"
+
+
+def dump(settings: Settings) -> bytes:
+    """The canonical JSON of the settings: every field, keys sorted, so that equal settings give equal bytes."""
+    return msgspec.json.encode(settings, order="sorted")
+
+
+def digest(settings: Settings) -> str:
+    """The first 12 hex digits of the SHA-256 of the canonical dump."""
+    return hashlib.sha256(dump(settings)).hexdigest()[:12]

@@ -1,0 +1,1 @@
+"""The process beside each engine: an OpenAI-compatible proxy that orders what waits."""

@@ -1,0 +1,1 @@
+"""A step-level continuous-batching engine, also served over HTTP where there is no GPU."""

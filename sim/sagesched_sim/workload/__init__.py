@@ -1,0 +1,1 @@
+"""Traffic: prompts, true lengths and arrivals."""
