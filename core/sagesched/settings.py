@@ -20,7 +20,7 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A part of the schema: immutable, and an unknown field is an error."""
 
 
-class PriorityClass(_Section):
+class PriorityClass(_Section, frozen=True):
     """A named class of requests; chosen by the client's header, clamped to the classes listed."""
 
     name: Name
@@ -28,7 +28,7 @@ class PriorityClass(_Section):
     weight: Annotated[float, Meta(gt=0, le=1000)] = 1.0
 
 
-class Scheduling(_Section):
+class Scheduling(_Section, frozen=True):
     """How requests are predicted and ordered."""
 
     policy: PolicyName = "sagesched"
@@ -45,17 +45,17 @@ class Scheduling(_Section):
     classes: Annotated[tuple[PriorityClass, ...], Meta(max_length=16)] = ()
 
 
-class History(_Section):
+class History(_Section, frozen=True):
     """What is remembered of finished requests. Never prompt text."""
 
     window_rows: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     learn: bool = True
     """False keeps the window as it was loaded."""
     seed_file: str | None = None
-    """JSONL of earlier traffic (prompt, output_tokens, and optionally prompt_tokens, model, tenant, censored), read at start."""
+    """JSONL of earlier traffic, read at start: prompt, output_tokens; or also prompt_tokens, model, tenant, censored."""
 
 
-class Embedding(_Section):
+class Embedding(_Section, frozen=True):
     """Which embedder turns a prompt into a unit vector."""
 
     kind: Literal["static", "sentence-transformers"] = "static"
@@ -63,7 +63,7 @@ class Embedding(_Section):
     """A sentence-transformers model name or path; only for that kind."""
 
 
-class Queue(_Section):
+class Queue(_Section, frozen=True):
     """The bounds of what may wait."""
 
     max_requests: Count = 10_000
@@ -71,7 +71,7 @@ class Queue(_Section):
     max_age_seconds: Seconds = 600.0
 
 
-class Engine(_Section):
+class Engine(_Section, frozen=True):
     """The engine behind the sidecar."""
 
     slots: Annotated[int, Meta(ge=1, le=65_536)] | None = None
@@ -87,14 +87,14 @@ class Engine(_Section):
     api_key_env: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
 
 
-class Server(_Section):
+class Server(_Section, frozen=True):
     """The sidecar's own port."""
 
     max_body_bytes: Annotated[int, Meta(ge=1024, le=1 << 32)] = 64 << 20
     drain_seconds: Seconds = 30.0
 
 
-class Settings(_Section):
+class Settings(_Section, frozen=True):
     """Everything, validated whole: a file that does not decode leaves the last good settings in place."""
 
     scheduling: Scheduling = Scheduling()
@@ -132,7 +132,7 @@ def _one_api_key(settings: Settings) -> str | None:
 
 def _starvation_before_age(settings: Settings) -> str | None:
     if settings.scheduling.max_wait_seconds > settings.queue.max_age_seconds:
-        return "scheduling.maxWaitSeconds: must not exceed queue.maxAgeSeconds, or a request would expire before it goes next"
+        return "scheduling.maxWaitSeconds: must not exceed queue.maxAgeSeconds, or requests expire before they go next"
     return None
 
 

@@ -1,0 +1,98 @@
+"""What served requests teach: the time unit of the tail boost (paper.md section 4.7), and how good predictions are."""
+
+from typing import NamedTuple
+
+from sagesched.lengths import LengthDistribution
+
+MEMORY = 0.98
+"""Weight that a served request keeps when the next one comes: the last 50 or so count."""
+
+MIN_SERVED = 5
+"""Completions before they are believed."""
+
+
+class Unit(NamedTuple):
+    """What turns a cost into engine seconds: `cost / mean_cost * mean_service_s`."""
+
+    mean_cost: float = 1.0
+    """Mean cost of a request."""
+    mean_service_s: float = 1.0
+    """Seconds between completions while requests wait."""
+
+    def is_near(self, other: "Unit", factor: float) -> bool:
+        """Whether both parts agree within a factor."""
+        return all(1 / factor < mine / its < factor for mine, its in zip(self, other, strict=True))
+
+
+class ServiceUnit:
+    """Calibrates the unit from decayed sums over completions.
+
+    Seconds count only while requests wait: an engine with nothing to wait for says nothing of its speed. Until
+    MIN_SERVED were served, the mean cost is that of the predictions, and a service takes one second.
+    """
+
+    def __init__(self) -> None:
+        self._predicted = _DecayedMean()
+        self._served = _DecayedMean()
+        self._service_s = _DecayedMean()
+        self._since_s: float | None = None
+        self._busy_s = 0.0
+
+    def unit(self) -> Unit:
+        """The unit as known now."""
+        cost = self._served if self._served.count >= MIN_SERVED else self._predicted
+        service_s = self._service_s.mean if self._service_s.count >= MIN_SERVED else 0.0
+        return Unit(cost.mean or 1.0, service_s or 1.0)
+
+    def predicted(self, cost: float) -> None:
+        """A request came that is expected to cost that much."""
+        self._predicted.add(cost)
+
+    def busy(self, waiting: bool, now_s: float) -> None:
+        """Tell whether requests wait from now on."""
+        if self._since_s is not None:
+            self._busy_s += max(0.0, now_s - self._since_s)
+        self._since_s = now_s if waiting else None
+
+    def completion(self, cost: float, now_s: float) -> None:
+        """One more request was served, of that cost."""
+        self._served.add(cost)
+        if self._since_s is not None:
+            self.busy(True, now_s)
+            self._service_s.add(self._busy_s)
+        self._busy_s = 0.0
+
+
+class _DecayedMean:
+    """A mean in which older values count less."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._weight = 0.0
+        self._sum = 0.0
+
+    @property
+    def mean(self) -> float:
+        return self._sum / self._weight if self._weight else 0.0
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        self._sum = self._sum * MEMORY + value
+        self._weight = self._weight * MEMORY + 1.0
+
+
+class Finished(NamedTuple):
+    """What a finished request says about its prediction."""
+
+    predicted_mean_tokens: float
+    pit: float
+    """Where the length fell in its predicted distribution, 0 to 1: uniform when predictions are calibrated."""
+    covered: bool
+    """Whether it fell between the 10th and the 90th percentile."""
+
+
+def judge(predicted: LengthDistribution, output_tokens: int) -> Finished:
+    """Hold a prediction against the length that came. The pit is the middle of the jump at an atom."""
+    pit = (predicted.cdf(output_tokens) + predicted.cdf(output_tokens - 1)) / 2
+    covered = predicted.quantile(0.1) <= output_tokens <= predicted.quantile(0.9)
+    return Finished(predicted.mean(), pit, covered)

@@ -1,0 +1,156 @@
+"""The history window: what finished requests looked like and how long their outputs were (paper.md section 2)."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sagesched.lengths import BoolArray, FloatArray
+from sagesched.request import Features
+
+Vector = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.intp]
+
+NO_NUMBER = 0.0
+ASKED_CLASS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Whose history it is: records of another model or tenant are never looked at."""
+
+    model: str = ""
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Records near a prompt, most similar first."""
+
+    rows: Rows
+    similarities: FloatArray
+    output_tokens: FloatArray
+
+
+NO_NEIGHBOURS = Neighbours(np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0))
+
+
+def length_class(prompt_tokens: float, asked_number: float | None) -> int:
+    """What a request has in common with many others: how much output it asks for, else how long its input is.
+
+    Steps of a factor of the square root of two in what is asked for, of two in the input.
+    """
+    if asked_number:
+        return ASKED_CLASS + round(2 * math.log2(1 + asked_number))
+    return round(math.log2(1 + max(0.0, prompt_tokens)))
+
+
+class HistoryWindow:
+    """The last `capacity` records in all, first in first out: a ring of unit embeddings beside columns of facts.
+
+    Search is exact: one matrix-vector product over the rows in use. Memory is `capacity * dimensions * 4` bytes and a
+    few words a row. No prompt text comes in.
+    """
+
+    def __init__(self, capacity: int, dimensions: int) -> None:
+        self.capacity = capacity
+        self.dimensions = dimensions
+        self._vectors = np.zeros((capacity, dimensions), dtype=np.float32)
+        self._group = np.full(capacity, -1, dtype=np.int32)
+        self.length_class = np.zeros(capacity, dtype=np.int16)
+        self.output_tokens = np.zeros(capacity)
+        self.censored: BoolArray = np.zeros(capacity, dtype=np.bool_)
+        self.asked_number = np.full(capacity, NO_NUMBER)
+        self.tools: BoolArray = np.zeros(capacity, dtype=np.bool_)
+        self.effort = np.zeros(capacity, dtype=np.int16)
+        self._groups: dict[Group, int] = {}
+        self._counts: dict[int, int] = {}
+        self._efforts: dict[str, int] = {"": 0}
+        self._next = 0
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def count(self, group: Group) -> int:
+        """How many records the group has in the window."""
+        number = self._groups.get(group)
+        return 0 if number is None else self._counts[number]
+
+    def rows(self, group: Group) -> Rows:
+        """The group's rows, in no order."""
+        return np.flatnonzero(self._group[: self._size] == self._groups.get(group, -1))
+
+    def append(
+        self,
+        group: Group,
+        embedding: Vector,
+        *,
+        prompt_tokens: int,
+        output_tokens: int,
+        censored: bool = False,
+        features: Features | None = None,
+    ) -> int:
+        """Remember one finished request in place of the oldest record; returns its row.
+
+        `embedding`: (dimensions,) unit float32. Raises ValueError for another shape.
+        """
+        if embedding.shape != (self.dimensions,):
+            raise ValueError(f"embedding: expected shape ({self.dimensions},), got {embedding.shape}")
+        features = features or Features()
+        row = self._next
+        if self._size == self.capacity:
+            self._forget(row)
+        self._vectors[row] = embedding
+        self._group[row] = self._number(group)
+        self._counts[int(self._group[row])] += 1
+        self.length_class[row] = length_class(prompt_tokens, features.asked_number)
+        self.output_tokens[row] = output_tokens
+        self.censored[row] = censored
+        self.asked_number[row] = features.asked_number or NO_NUMBER
+        self.tools[row] = features.tools
+        self.effort[row] = self.effort_number(features.effort)
+        self._next = (row + 1) % self.capacity
+        self._size = min(self._size + 1, self.capacity)
+        return row
+
+    def nearest(self, group: Group, embedding: Vector, count: int, threshold: float) -> Neighbours:
+        """The `count` nearest records of the group and all at or above `threshold`, at most four times `count`."""
+        number = self._groups.get(group)
+        if number is None:
+            return NO_NEIGHBOURS
+        similar = self._vectors[: self._size] @ embedding
+        if self._counts[number] < self._size:
+            similar = np.where(self._group[: self._size] == number, similar, np.float32(-2.0))
+        wanted = min(4 * count, self._size)
+        rows = np.argpartition(similar, self._size - wanted)[self._size - wanted :] if wanted < self._size else None
+        rows = np.arange(self._size) if rows is None else rows
+        rows = rows[np.argsort(-similar[rows], kind="stable")]
+        near = similar[rows]
+        kept = int(np.searchsorted(-near, 1.5))
+        above = int(np.searchsorted(-near[:kept], -threshold, side="right"))
+        kept = min(kept, max(count, above))
+        rows = rows[:kept]
+        return Neighbours(rows, near[:kept].astype(np.float64), self.output_tokens[rows])
+
+    def effort_number(self, effort: str) -> int:
+        """A small number for a reasoning effort; those beyond the first hundred share one."""
+        if effort not in self._efforts and len(self._efforts) >= 100:
+            return 100
+        return self._efforts.setdefault(effort, len(self._efforts))
+
+    def _number(self, group: Group) -> int:
+        number = self._groups.get(group)
+        if number is None:
+            number = max(self._counts, default=-1) + 1
+            self._groups[group] = number
+            self._counts[number] = 0
+        return number
+
+    def _forget(self, row: int) -> None:
+        number = int(self._group[row])
+        self._counts[number] -= 1
+        if not self._counts[number]:
+            del self._counts[number]
+            self._groups = {g: n for g, n in self._groups.items() if n != number}

@@ -1,0 +1,174 @@
+"""Ranking: the one object that every host holds. Same calls, same order, whatever the host.
+
+It predicts, costs and ranks each request, holds what waits in order, follows what runs, and learns from what ended. It
+is synchronous and deterministic, and it has no clock: `now_s` comes with each call.
+"""
+
+from sagesched.calibration import Finished, ServiceUnit, Unit, judge
+from sagesched.explanation import Explanation, explain
+from sagesched.gittins import Stopping
+from sagesched.history import NO_NEIGHBOURS, HistoryWindow, Vector
+from sagesched.policy import Belief, policy_of
+from sagesched.predictor import PRIOR, Level, Prediction, Predictor
+from sagesched.request import Outcome, Request
+from sagesched.settings import Settings
+from sagesched.ticket import Phase, Ticket
+from sagesched.waiting import Rank, WaitingOrder
+
+RECALIBRATE = 1.25
+"""Waiting requests are ranked anew when the time unit has changed by this factor since they last were."""
+
+
+class Ranking:
+    """See the module. Raises KeyError for an id that it does not hold, ValueError for one that it holds twice."""
+
+    def __init__(self, settings: Settings, *, stopping: Stopping, dimensions: int) -> None:
+        self._settings = settings
+        self._stopping = stopping
+        self._policy = policy_of(settings.scheduling)
+        self.predictor = Predictor(settings.scheduling, HistoryWindow(settings.history.window_rows, dimensions))
+        self._service = ServiceUnit()
+        self._unit = Unit()
+        self._tickets: dict[str, Ticket] = {}
+        self._waiting = WaitingOrder(settings.scheduling.max_wait_seconds)
+
+    @property
+    def waiting_count(self) -> int:
+        """Requests that wait."""
+        return len(self._waiting)
+
+    @property
+    def running_count(self) -> int:
+        """Requests that run."""
+        return len(self._tickets) - len(self._waiting)
+
+    def admit(self, request: Request, embedding: Vector | None, now_s: float) -> Ticket:
+        """Predict and rank a request, which waits from now on. Without an embedding its rank comes from its class's
+        and the global history alone."""
+        if request.id in self._tickets:
+            raise ValueError(f"id: {request.id!r} is already held")
+        prediction, trouble = self._predict(request, embedding)
+        belief = Belief(request, prediction.distribution, self._stopping, self._settings.scheduling)
+        self._service.predicted(belief.mean_cost())
+        self._recalibrate()
+        usable = None if trouble else embedding
+        ticket = Ticket(request, usable, prediction, belief, self._rank(belief), trouble=trouble)
+        self._tickets[request.id] = ticket
+        self._waiting.push(ticket.rank)
+        self._note_waiting(now_s)
+        return ticket
+
+    def peek(self, now_s: float) -> Ticket | None:
+        """Who goes next: the smallest rank, or the oldest once it has waited beyond the starvation bound."""
+        rank = self._waiting.peek(now_s)
+        return None if rank is None else self._tickets[rank.id]
+
+    def oldest(self) -> Ticket | None:
+        """Who has waited longest."""
+        rank = self._waiting.oldest()
+        return None if rank is None else self._tickets[rank.id]
+
+    def is_promoted(self, ticket: Ticket, now_s: float) -> bool:
+        """Whether this request goes next by the starvation bound alone, its rank being beaten."""
+        return self._waiting.starving(now_s) is ticket.rank and self._waiting.smallest() is not ticket.rank
+
+    def start(self, request_id: str, now_s: float) -> Ticket:
+        """It runs from now on."""
+        ticket = self._tickets[request_id]
+        self._waiting.remove(request_id)
+        ticket.phase, ticket.started_s = Phase.RUNNING, now_s
+        self._note_waiting(now_s)
+        return ticket
+
+    def requeue(self, request_id: str, now_s: float) -> Ticket:
+        """It was preempted and waits again, with the index of what it has attained."""
+        ticket = self._tickets[request_id]
+        ticket.phase, ticket.rank = Phase.WAITING, self._rank(ticket.belief)
+        self._waiting.push(ticket.rank)
+        self._note_waiting(now_s)
+        return ticket
+
+    def progress(self, request_id: str, generated_tokens: int) -> bool:
+        """It has generated that many tokens. True when it crossed a bucket boundary and so got another rank."""
+        ticket = self._tickets[request_id]
+        bucket = self._settings.scheduling.bucket_tokens
+        crossed = generated_tokens // bucket > ticket.belief.generated_tokens // bucket
+        ticket.belief.generated_tokens = generated_tokens
+        if crossed and self._policy.refreshes:
+            self._rank_anew(ticket)
+        return crossed and self._policy.refreshes
+
+    def finish(self, request_id: str, outcome: Outcome, now_s: float) -> Finished:
+        """It ended with that output; history learns from it."""
+        ticket = self._tickets[request_id]
+        cost = ticket.belief.cost.total(float(outcome.output_tokens)) * ticket.request.features.choices
+        self._remove(ticket, now_s, served_cost=cost)
+        if self._settings.history.learn and ticket.embedding is not None and outcome.output_tokens > 0:
+            self.predictor.learn(ticket.request, ticket.embedding, outcome)
+        return judge(ticket.prediction.distribution, outcome.output_tokens)
+
+    def drop(self, request_id: str, now_s: float, *, generated_tokens: int = 0) -> None:
+        """It left before its end. What it had generated is a censored sample; nothing generated is no sample."""
+        ticket = self._tickets[request_id]
+        self._remove(ticket, now_s, served_cost=None)
+        if self._settings.history.learn and ticket.embedding is not None and generated_tokens > 0:
+            self.predictor.learn(
+                ticket.request, ticket.embedding, Outcome(output_tokens=generated_tokens, censored=True)
+            )
+
+    def learn(self, request: Request, embedding: Vector, outcome: Outcome) -> None:
+        """History from elsewhere: a request that another host served."""
+        self.predictor.learn(request, embedding, outcome)
+
+    def remaining_tokens(self, request_id: str) -> float:
+        """Tokens still to come, all choices together, as predicted now."""
+        belief = self._tickets[request_id].belief
+        return belief.mean_tokens() * belief.request.features.choices
+
+    def explain(self, request_id: str) -> Explanation:
+        """Why this request stands where it stands."""
+        ticket = self._tickets[request_id]
+        waits = ticket.phase is Phase.WAITING
+        return explain(ticket, self._settings.scheduling.policy, self._waiting.ahead(ticket.rank) if waits else None)
+
+    def tickets(self) -> list[Ticket]:
+        """Every request held, in order of admission."""
+        return list(self._tickets.values())
+
+    def _predict(self, request: Request, embedding: Vector | None) -> tuple[Prediction, str | None]:
+        """Fails open: trouble in the predictor leaves the bare prior (design.md rule 6)."""
+        try:
+            return self.predictor.predict(request, embedding), None
+        except Exception as error:
+            bare = PRIOR.truncate(request.features.max_tokens)
+            return Prediction(bare, (Level("prior", 1.0, 0.0, PRIOR),), NO_NEIGHBOURS), type(error).__name__
+
+    def _rank(self, belief: Belief) -> Rank:
+        request = belief.request
+        return Rank(request.priority, self._policy.key(belief, self._unit), request.arrival_s, request.id)
+
+    def _rank_anew(self, ticket: Ticket) -> None:
+        ticket.rank = self._rank(ticket.belief)
+        if ticket.phase is Phase.WAITING:
+            self._waiting.push(ticket.rank)
+
+    def _remove(self, ticket: Ticket, now_s: float, served_cost: float | None) -> None:
+        if ticket.phase is Phase.WAITING:
+            self._waiting.remove(ticket.request.id)
+        if served_cost is not None:
+            self._service.completion(served_cost, now_s)
+        del self._tickets[ticket.request.id]
+        self._note_waiting(now_s)
+        self._recalibrate()
+
+    def _note_waiting(self, now_s: float) -> None:
+        self._service.busy(len(self._waiting) > 0, now_s)
+
+    def _recalibrate(self) -> None:
+        """Rank everything anew once the time unit has moved, so that all keys are in one unit."""
+        unit = self._service.unit()
+        if not self._policy.timed or unit.is_near(self._unit, RECALIBRATE):
+            return
+        self._unit = unit
+        for ticket in self._tickets.values():
+            self._rank_anew(ticket)
