@@ -3,7 +3,8 @@
 Levels, most particular first: records above the similarity threshold; the nearest k; the records of the same class (the
 amount of output asked for where the prompt names one, else the input length); all records of the model and tenant; a
 fixed prior. Each level takes the share `n / (n + kappa)` of what the levels before it left over, `n` being its
-effective number of samples, and the prior takes the rest. docs/adr/0002-back-off-chain.md has the figures behind the constants.
+effective number of samples, and the prior takes the rest. docs/adr/0002-back-off-chain.md has the figures behind the
+constants.
 """
 
 from collections.abc import Iterator

@@ -33,6 +33,11 @@ class Ranking:
         self._waiting = WaitingOrder(settings.scheduling.max_wait_seconds)
 
     @property
+    def unit(self) -> Unit:
+        """The time unit as calibrated now."""
+        return self._service.unit()
+
+    @property
     def waiting_count(self) -> int:
         """Requests that wait."""
         return len(self._waiting)

@@ -1,0 +1,281 @@
+"""The gate: an ordered queue in front of the engine, and the capacity behind it.
+
+One event loop owns it. A request enters, waits for its turn, and leaves exactly once; whatever ends it, its place is
+free in the same turn of the loop, and the next one starts.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from sagesched.calibration import Finished
+from sagesched.history import Vector
+from sagesched.kv import predicted_peak_tokens
+from sagesched.ranking import Ranking
+from sagesched.request import Outcome, Request
+from sagesched.settings import Engine, Queue
+from sagesched.ticket import Ticket
+
+UNKNOWN_SLOTS = 256
+"""Requests sent at once while the engine's slots are neither given nor learnt: vLLM's default max_num_seqs."""
+
+MAX_RETRY_AFTER_S = 60
+
+
+class Refused(Exception):
+    """The gate does not take the request, or no longer: why, the HTTP status, and when to try again."""
+
+    def __init__(self, reason: str, status: int, retry_after_s: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class Observer(Protocol):
+    """Who counts what the gate does."""
+
+    def waited(self, ticket: Ticket, outcome: str, seconds: float) -> None:
+        """A request stopped waiting: `granted`, `left`, or the reason of its refusal."""
+
+    def promoted(self) -> None:
+        """A request went next by the starvation bound alone."""
+
+    def troubled(self, cause: str) -> None:
+        """A prediction failed; the request has a neutral rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The gate at one moment."""
+
+    waiting: int
+    waiting_bytes: int
+    waiting_by_priority: dict[int, int]
+    oldest_s: float
+    running: int
+    slots: int | None
+    kv_tokens: int | None
+    predicted_waiting_tokens: float
+
+
+class Place:
+    """A request's place in the gate. The first of finish, drop and fail ends it; later ones do nothing."""
+
+    __slots__ = ("_gate", "body_bytes", "ended", "granted", "predicted_tokens", "ticket")
+
+    def __init__(self, gate: "Gate", ticket: Ticket, body_bytes: int) -> None:
+        self._gate = gate
+        self.ticket = ticket
+        self.body_bytes = body_bytes
+        self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.predicted_tokens = ticket.belief.mean_tokens()
+        self.ended = False
+
+    @property
+    def id(self) -> str:
+        """The request's id."""
+        return self.ticket.request.id
+
+    def progress(self, generated_tokens: int) -> None:
+        """It has that many output tokens of one choice."""
+        if not self.ended and self._gate.ranking.progress(self.id, generated_tokens):
+            self.predicted_tokens = generated_tokens + self.ticket.belief.mean_tokens()
+
+    def finish(self, outcome: Outcome) -> Finished | None:
+        """It was answered; history learns."""
+        return self._gate.finish(self, outcome)
+
+    def drop(self, generated_tokens: int = 0) -> None:
+        """Its client left; tokens generated so far are a censored sample."""
+        self._gate.drop(self, generated_tokens)
+
+    def fail(self) -> None:
+        """The engine failed; nothing is learnt."""
+        self._gate.drop(self, 0)
+
+    def kv_tokens(self) -> tuple[float, float]:
+        """KV cache tokens held now, and still to come as predicted."""
+        request, generated = self.ticket.request, self.ticket.generated_tokens
+        choices = request.features.choices
+        return request.prompt_tokens + choices * generated, choices * max(1.0, self.predicted_tokens - generated)
+
+
+class Gate:
+    """See the module. `clock` gives seconds, always rising."""
+
+    def __init__(
+        self, ranking: Ranking, queue: Queue, engine: Engine, *, clock: Callable[[], float], observer: Observer
+    ) -> None:
+        self.ranking = ranking
+        self._queue = queue
+        self._engine = engine
+        self._clock = clock
+        self._observer = observer
+        self._slots = engine.slots
+        self._kv_tokens = engine.kv_tokens
+        self._places: dict[str, Place] = {}
+        self._running: dict[str, Place] = {}
+        self._waiting_bytes = 0
+        self._closed: Refused | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def enter(self, request: Request, embedding: Vector | None, body_bytes: int) -> Place:
+        """Wait for a turn. Raises Refused when there is none to be had; being cancelled frees the place."""
+        self._refuse_if_full(body_bytes)
+        ticket = self.ranking.admit(request, embedding, self._clock())
+        if ticket.trouble:
+            self._observer.troubled(ticket.trouble)
+        place = Place(self, ticket, body_bytes)
+        self._places[place.id] = place
+        self._waiting_bytes += body_bytes
+        self._set_timer()
+        self.dispatch()
+        try:
+            await place.granted
+        except asyncio.CancelledError:
+            if place.granted.done() and not place.granted.cancelled():
+                place.granted.exception()  # a refusal in the same turn: nobody is left to hear it
+            self._remove(place, 0, "left")
+            raise
+        return place
+
+    def dispatch(self) -> None:
+        """Start whoever goes next, as long as there is room."""
+        now_s = self._clock()
+        while (ticket := self.ranking.peek(now_s)) is not None:
+            place = self._places[ticket.request.id]
+            if place.granted.done():  # cancelled in this turn of the loop; its task has not run yet
+                self._remove(place, 0, "left")
+                continue
+            if not self._has_room_for(place):
+                return
+            if self.ranking.is_promoted(ticket, now_s):
+                self._observer.promoted()
+            self.ranking.start(place.id, now_s)
+            self._running[place.id] = place
+            self._stop_waiting(place, "granted")
+            place.granted.set_result(None)
+
+    def finish(self, place: Place, outcome: Outcome) -> Finished | None:
+        """See Place.finish."""
+        if place.ended:
+            return None
+        self._forget(place)
+        finished = self.ranking.finish(place.id, outcome, self._clock())
+        self.dispatch()
+        return finished
+
+    def drop(self, place: Place, generated_tokens: int) -> None:
+        """See Place.drop and Place.fail."""
+        self._remove(place, generated_tokens, "left")
+
+    def set_capacity(self, slots: int | None, kv_tokens: int | None) -> None:
+        """What the engine's metrics taught. What the settings state outweighs it."""
+        self._slots = self._engine.slots or slots or self._slots
+        self._kv_tokens = self._engine.kv_tokens or kv_tokens or self._kv_tokens
+        self.dispatch()
+
+    def close(self, reason: str, retry_after_s: int = 1) -> None:
+        """Refuse what comes from now on with 503; what waits and runs goes on."""
+        self._closed = Refused(reason, 503, retry_after_s)
+
+    def reopen(self) -> None:
+        """Take requests again."""
+        self._closed = None
+
+    def refuse_waiting(self, reason: str, retry_after_s: int = 1) -> None:
+        """Refuse all that wait with 503."""
+        for ticket in self.ranking.tickets():
+            place = self._places[ticket.request.id]
+            if not place.granted.done():
+                self._refuse(place, Refused(reason, 503, retry_after_s))
+
+    def snapshot(self) -> Snapshot:
+        """Queue and capacity now."""
+        waiting = [place for place in self._places.values() if place.id not in self._running]
+        by_priority: dict[int, int] = {}
+        for place in waiting:
+            priority = place.ticket.request.priority
+            by_priority[priority] = by_priority.get(priority, 0) + 1
+        oldest = self.ranking.oldest()
+        return Snapshot(
+            waiting=len(waiting),
+            waiting_bytes=self._waiting_bytes,
+            waiting_by_priority=by_priority,
+            oldest_s=0.0 if oldest is None else self._clock() - oldest.request.arrival_s,
+            running=len(self._running),
+            slots=self._slots,
+            kv_tokens=self._kv_tokens,
+            predicted_waiting_tokens=sum(sum(place.kv_tokens()) for place in waiting),
+        )
+
+    def _refuse_if_full(self, body_bytes: int) -> None:
+        if self._closed is not None:
+            raise self._closed
+        if self.ranking.waiting_count >= self._queue.max_requests and not self._has_free_slot():
+            raise Refused("queue-full", 429, self._retry_after_s())
+        if self._waiting_bytes + body_bytes > self._queue.max_bytes:
+            raise Refused("queue-bytes-full", 429, self._retry_after_s())
+
+    def _retry_after_s(self) -> int:
+        """About when a tenth of what waits will have started."""
+        expected_s = self.ranking.unit.mean_service_s * self.ranking.waiting_count / 10
+        return max(1, min(MAX_RETRY_AFTER_S, round(expected_s)))
+
+    def _has_free_slot(self) -> bool:
+        return len(self._running) < (self._slots or UNKNOWN_SLOTS) + self._engine.extra_slots
+
+    def _has_room_for(self, place: Place) -> bool:
+        """A free slot, and a predicted KV peak that fits (Past-Future). A request alone always starts: whether it fits
+        at all is for the engine to say."""
+        if not self._running:
+            return True
+        if not self._has_free_slot():
+            return False
+        if self._kv_tokens is None:
+            return True
+        room = self._kv_tokens * (1 - self._engine.kv_reserve)
+        uses = [other.kv_tokens() for other in self._running.values()]
+        uses.append(place.kv_tokens())
+        if sum(map(sum, uses)) <= room:
+            return True
+        return predicted_peak_tokens([held for held, _ in uses], [ahead for _, ahead in uses]) <= room
+
+    def _stop_waiting(self, place: Place, outcome: str) -> None:
+        self._waiting_bytes -= place.body_bytes
+        self._observer.waited(place.ticket, outcome, self._clock() - place.ticket.request.arrival_s)
+
+    def _forget(self, place: Place) -> None:
+        place.ended = True
+        del self._places[place.id]
+        self._running.pop(place.id, None)
+
+    def _remove(self, place: Place, generated_tokens: int, outcome: str) -> None:
+        if place.ended:
+            return
+        if place.id not in self._running:
+            self._stop_waiting(place, outcome)
+        self._forget(place)
+        self.ranking.drop(place.id, self._clock(), generated_tokens=generated_tokens)
+        self.dispatch()
+
+    def _refuse(self, place: Place, refusal: Refused) -> None:
+        if not place.granted.done():
+            place.granted.set_exception(refusal)
+        self._remove(place, 0, refusal.reason)
+
+    def _set_timer(self) -> None:
+        """One timer, for the moment at which the oldest request is too old."""
+        oldest = self.ranking.oldest()
+        if self._timer is None and oldest is not None:
+            due_s = oldest.request.arrival_s + self._queue.max_age_seconds - self._clock()
+            self._timer = asyncio.get_running_loop().call_later(max(0.001, due_s), self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        limit_s = self._clock() - self._queue.max_age_seconds
+        while (oldest := self.ranking.oldest()) is not None and oldest.request.arrival_s <= limit_s:
+            self._refuse(self._places[oldest.request.id], Refused("queue-age", 503, self._retry_after_s()))
+        self._set_timer()
