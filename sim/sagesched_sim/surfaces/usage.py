@@ -1,0 +1,27 @@
+"""Token counts as the OpenAI surfaces write them."""
+
+from typing import Any
+
+
+def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, Any]:
+    """`usage` without details, as vLLM writes it in streams."""
+    return {
+        "prompt_tokens": prompt_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "completion_tokens": completion_tokens,
+    }
+
+
+def usage_with_details(prompt_tokens: int, completion_tokens: int) -> dict[str, Any]:
+    """`usage` as vLLM writes it in whole answers: the details are there and null."""
+    return usage(prompt_tokens, completion_tokens) | {"prompt_tokens_details": None, "completion_tokens_details": None}
+
+
+def usage_json(prompt_tokens: int, completion_tokens: int) -> bytes:
+    """`,"usage":{...}`, for the end of a chunk."""
+    total_tokens = prompt_tokens + completion_tokens
+    return b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}' % (
+        prompt_tokens,
+        total_tokens,
+        completion_tokens,
+    )
