@@ -21,7 +21,8 @@ class Unit(NamedTuple):
 
     def is_near(self, other: "Unit", factor: float) -> bool:
         """Whether both parts agree within a factor."""
-        return all(1 / factor < mine / its < factor for mine, its in zip(self, other, strict=True))
+        cost, service = self.mean_cost / other.mean_cost, self.mean_service_s / other.mean_service_s
+        return 1 / factor < cost < factor and 1 / factor < service < factor
 
 
 class ServiceUnit:

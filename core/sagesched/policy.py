@@ -78,12 +78,18 @@ class Belief:
 
 
 class Policy(Protocol):
-    """One order. `refreshes`: whether the key changes as tokens come; `timed`: whether it depends on the time unit."""
+    """One order. The score says what a request is worth waiting for; the key turns it into a place among all.
+
+    `refreshes`: whether the score changes as tokens come. `timed`: whether the key depends on the time unit.
+    """
 
     refreshes: bool
     timed: bool
 
-    def key(self, belief: Belief, unit: Unit) -> float:
+    def score(self, belief: Belief) -> float:
+        """What is believed of the request, as one number."""
+
+    def key(self, request: Request, score: float, unit: Unit) -> float:
         """Smaller goes first."""
 
 
@@ -93,46 +99,50 @@ class Fcfs:
     refreshes = False
     timed = False
 
-    def key(self, belief: Belief, unit: Unit) -> float:
-        return belief.request.arrival_s
+    def score(self, belief: Belief) -> float:
+        return 0.0
+
+    def key(self, request: Request, score: float, unit: Unit) -> float:
+        return request.arrival_s
 
 
-class Sjf:
+class _SmallestFirst:
+    """The score over the weight, without a bound on waiting."""
+
+    refreshes = True
+    timed = False
+
+    def key(self, request: Request, score: float, unit: Unit) -> float:
+        return score / request.weight
+
+
+class Sjf(_SmallestFirst):
     """Shortest mean predicted output first."""
 
-    refreshes = True
-    timed = False
-
-    def key(self, belief: Belief, unit: Unit) -> float:
-        return belief.mean_tokens() * belief.request.features.choices / belief.request.weight
+    def score(self, belief: Belief) -> float:
+        return belief.mean_tokens() * belief.request.features.choices
 
 
-class MeanCost:
+class MeanCost(_SmallestFirst):
     """Smallest mean predicted cost first: the index of a host that cannot preempt."""
 
-    refreshes = True
-    timed = False
-
-    def key(self, belief: Belief, unit: Unit) -> float:
-        return belief.mean_cost() / belief.request.weight
+    def score(self, belief: Belief) -> float:
+        return belief.mean_cost()
 
 
-class Gittins:
-    """The paper's order: the index over every stopping time, without a bound on waiting."""
+class Gittins(_SmallestFirst):
+    """The paper's order: the index over every stopping time."""
 
-    refreshes = True
-    timed = False
-
-    def key(self, belief: Belief, unit: Unit) -> float:
-        return belief.index(Stopping.ANYWHERE) / belief.request.weight
+    def score(self, belief: Belief) -> float:
+        return belief.index(Stopping.ANYWHERE)
 
 
 class SageSched:
     """The index over the stopping times that the host has, with the tail boost of paper.md section 4.7.
 
     `key = arrival - (1/gamma) * ln(1 / (1 - exp(-gamma * s)))`, s being the index in engine seconds: cost over the mean
-    cost, times the mean service time. gamma is a number without a unit over the mean service time, so the same setting
-    fits an engine of any speed.
+    cost, times the mean service time. The setting is gamma times the mean service time, so that one value fits an
+    engine of any speed; 0 leaves the plain index.
     """
 
     refreshes = True
@@ -141,11 +151,14 @@ class SageSched:
     def __init__(self, boost: float) -> None:
         self._boost = boost
 
-    def key(self, belief: Belief, unit: Unit) -> float:
-        relative = belief.index() / belief.request.weight / unit.mean_cost
+    def score(self, belief: Belief) -> float:
+        return belief.index()
+
+    def key(self, request: Request, score: float, unit: Unit) -> float:
+        relative = score / request.weight / unit.mean_cost
         if self._boost == 0:
             return relative
-        return belief.request.arrival_s + unit.mean_service_s / self._boost * boosted(self._boost * relative)
+        return request.arrival_s + unit.mean_service_s / self._boost * boosted(self._boost * relative)
 
 
 def boosted(x: float) -> float:

@@ -29,10 +29,9 @@ NUMBER_SCALE = 0.5
 MISMATCH = {"number": 0.3, "effort": 0.1, "tools": 0.3}
 """Weight of a neighbour that names a number where the request does not (or the other way), and so on."""
 
-EVERY_CLASS = -1
-LEVEL_ATOMS = 64
+BACKGROUND_ATOMS = 48
 REFRESH_RECORDS = 64
-MAX_SUMMARIES = 1000
+MAX_BACKGROUNDS = 1000
 
 PRIOR = LengthDistribution(
     np.array([16.0, 48.0, 96.0, 160.0, 224.0, 288.0, 352.0, 448.0, 640.0, 1200.0]), np.full(10, 0.1)
@@ -70,7 +69,7 @@ class Predictor:
     def __init__(self, settings: Scheduling, window: HistoryWindow) -> None:
         self._settings = settings
         self.window = window
-        self._summaries: dict[tuple[Group, int], _Summary] = {}
+        self._backgrounds: dict[tuple[Group, int], _Background] = {}
         self._learnt = 0
 
     def predict(self, request: Request, embedding: Vector | None) -> Prediction:
@@ -80,14 +79,17 @@ class Predictor:
         near = NO_NEIGHBOURS
         if embedding is not None:
             near = self.window.nearest(group, embedding, self._settings.neighbours, self._settings.similarity_threshold)
-        levels: list[Level] = []
+        own = [*self._near_levels(request.features, near)]
+        behind = self._background(group, length_class(request.prompt_tokens, request.features.asked_number))
         left = 1.0
-        for name, samples, distribution in self._estimates(request, group, near):
+        levels: list[Level] = []
+        for name, samples, distribution in own:
             share = left * samples / (samples + KAPPA[name])
             levels.append(Level(name, share, samples, distribution))
             left -= share
-        levels.append(Level("prior", left, 0.0, PRIOR))
-        mixture = LengthDistribution.mix([(level.share, level.distribution) for level in levels])
+        parts = [(level.share, level.distribution) for level in levels]
+        mixture = LengthDistribution.mix([*parts, (left, behind.distribution)])
+        levels += [Level(one.name, left * one.share, one.samples, one.distribution) for one in behind.levels]
         return Prediction(mixture.truncate(request.features.max_tokens), tuple(levels), near)
 
     def learn(self, request: Request, embedding: Vector, outcome: Outcome) -> None:
@@ -103,21 +105,16 @@ class Predictor:
         )
         self._learnt += 1
 
-    def _estimates(
-        self, request: Request, group: Group, near: Neighbours
-    ) -> Iterator[tuple[str, float, LengthDistribution]]:
-        """Each level that has samples: its name, its effective number of samples, its distribution."""
-        if near.rows.size:
-            weights = self._kernel(request.features, near)
-            above = near.similarities >= self._settings.similarity_threshold
-            for name, chosen in (("similar", above), ("nearest", ~above)):
-                if chosen.any():
-                    yield name, _effective(weights[chosen]), self._samples(near.rows[chosen], weights[chosen])
-        own = length_class(request.prompt_tokens, request.features.asked_number)
-        for name, chosen_class in (("class", own), ("global", EVERY_CLASS)):
-            summary = self._summary(group, chosen_class)
-            if summary.distribution is not None:
-                yield name, summary.samples, summary.distribution
+    def _near_levels(self, features: Features, near: Neighbours) -> Iterator[tuple[str, float, LengthDistribution]]:
+        """The levels that need an embedding: name, effective samples, distribution."""
+        if not near.rows.size:
+            return
+        weights = self._kernel(features, near)
+        above = int(np.searchsorted(-near.similarities, -self._settings.similarity_threshold, side="right"))
+        for name, chosen in (("similar", slice(0, above)), ("nearest", slice(above, None))):
+            rows = near.rows[chosen]
+            if rows.size:
+                yield name, _effective(weights[chosen]), self._samples(rows, weights[chosen])
 
     def _kernel(self, features: Features, near: Neighbours) -> FloatArray:
         """A weight for each neighbour: how similar its prompt is, and whether it asked for as much."""
@@ -140,28 +137,36 @@ class Predictor:
             window.output_tokens[rows], window.censored[rows], np.maximum(weights, 1e-9)
         )
 
-    def _summary(self, group: Group, chosen_class: int) -> "_Summary":
-        """A whole class in a few atoms, made anew as records are learnt."""
-        known = self._summaries.get((group, chosen_class))
-        if known is None or self._learnt >= known.due:
-            rows = self.window.rows(group)
-            if chosen_class != EVERY_CLASS:
-                rows = rows[self.window.length_class[rows] == chosen_class]
-            distribution = self._samples(rows, np.ones(rows.size)).compress(LEVEL_ATOMS) if rows.size else None
-            known = _Summary(self._learnt + min(REFRESH_RECORDS, 1 + rows.size // 4), rows.size, distribution)
-            if len(self._summaries) >= MAX_SUMMARIES:
-                self._summaries.clear()
-            self._summaries[group, chosen_class] = known
-        return known
+    def _background(self, group: Group, own_class: int) -> "_Background":
+        """What is left when no prompt is near: class, global and prior in one, made anew as records are learnt."""
+        known = self._backgrounds.get((group, own_class))
+        if known is not None and self._learnt < known.due:
+            return known
+        rows = self.window.rows(group)
+        levels: list[Level] = []
+        left = 1.0
+        for name, chosen in (("class", rows[self.window.length_class[rows] == own_class]), ("global", rows)):
+            if chosen.size:
+                share = left * chosen.size / (chosen.size + KAPPA[name])
+                levels.append(Level(name, share, chosen.size, self._samples(chosen, np.ones(chosen.size))))
+                left -= share
+        levels.append(Level("prior", left, 0.0, PRIOR))
+        mixture = LengthDistribution.mix([(level.share, level.distribution) for level in levels])
+        due = self._learnt + min(REFRESH_RECORDS, 1 + rows.size // 4)
+        made = _Background(due, tuple(levels), mixture.compress(BACKGROUND_ATOMS))
+        if len(self._backgrounds) >= MAX_BACKGROUNDS:
+            self._backgrounds.clear()
+        self._backgrounds[group, own_class] = made
+        return made
 
 
 @dataclass(frozen=True, slots=True)
-class _Summary:
-    """A class's distribution, its samples, and the count of records learnt at which it is due again."""
+class _Background:
+    """The levels behind the neighbours, their mixture, and the count of records learnt at which it is due again."""
 
     due: int
-    samples: float
-    distribution: LengthDistribution | None
+    levels: tuple[Level, ...]
+    distribution: LengthDistribution
 
 
 def _effective(weights: FloatArray) -> float:

@@ -29,6 +29,7 @@ class Ranking:
         self.predictor = Predictor(settings.scheduling, HistoryWindow(settings.history.window_rows, dimensions))
         self._service = ServiceUnit()
         self._unit = Unit()
+        self._since_ranked = 0
         self._tickets: dict[str, Ticket] = {}
         self._waiting = WaitingOrder(settings.scheduling.max_wait_seconds)
 
@@ -57,7 +58,8 @@ class Ranking:
         self._service.predicted(belief.mean_cost())
         self._recalibrate()
         usable = None if trouble else embedding
-        ticket = Ticket(request, usable, prediction, belief, self._rank(belief), trouble=trouble)
+        score = self._policy.score(belief)
+        ticket = Ticket(request, usable, prediction, belief, score, self._rank(request, score), trouble=trouble)
         self._tickets[request.id] = ticket
         self._waiting.push(ticket.rank)
         self._note_waiting(now_s)
@@ -88,8 +90,8 @@ class Ranking:
     def requeue(self, request_id: str, now_s: float) -> Ticket:
         """It was preempted and waits again, with the index of what it has attained."""
         ticket = self._tickets[request_id]
-        ticket.phase, ticket.rank = Phase.WAITING, self._rank(ticket.belief)
-        self._waiting.push(ticket.rank)
+        ticket.phase = Phase.WAITING
+        self._rank_anew(ticket)
         self._note_waiting(now_s)
         return ticket
 
@@ -148,12 +150,12 @@ class Ranking:
             bare = PRIOR.truncate(request.features.max_tokens)
             return Prediction(bare, (Level("prior", 1.0, 0.0, PRIOR),), NO_NEIGHBOURS), type(error).__name__
 
-    def _rank(self, belief: Belief) -> Rank:
-        request = belief.request
-        return Rank(request.priority, self._policy.key(belief, self._unit), request.arrival_s, request.id)
+    def _rank(self, request: Request, score: float) -> Rank:
+        return Rank(request.priority, self._policy.key(request, score, self._unit), request.arrival_s, request.id)
 
     def _rank_anew(self, ticket: Ticket) -> None:
-        ticket.rank = self._rank(ticket.belief)
+        ticket.score = self._policy.score(ticket.belief)
+        ticket.rank = self._rank(ticket.request, ticket.score)
         if ticket.phase is Phase.WAITING:
             self._waiting.push(ticket.rank)
 
@@ -170,10 +172,17 @@ class Ranking:
         self._service.busy(len(self._waiting) > 0, now_s)
 
     def _recalibrate(self) -> None:
-        """Rank everything anew once the time unit has moved, so that all keys are in one unit."""
-        unit = self._service.unit()
-        if not self._policy.timed or unit.is_near(self._unit, RECALIBRATE):
+        """Rank everything in the unit of now once it has moved, so that all keys are always in one unit.
+
+        Not before a quarter as many completions as there are requests, which keeps the cost per completion constant.
+        """
+        self._since_ranked += 1
+        if not self._policy.timed or self._since_ranked < len(self._tickets) / 4:
             return
-        self._unit = unit
+        unit = self._service.unit()
+        if unit.is_near(self._unit, RECALIBRATE):
+            return
+        self._unit, self._since_ranked = unit, 0
         for ticket in self._tickets.values():
-            self._rank_anew(ticket)
+            ticket.rank = self._rank(ticket.request, ticket.score)
+        self._waiting.push_all(t.rank for t in self._tickets.values() if t.phase is Phase.WAITING)

@@ -25,6 +25,7 @@ class Ticket:
     embedding: Vector | None
     prediction: Prediction
     belief: Belief
+    score: float
     rank: Rank
     phase: Phase = Phase.WAITING
     started_s: float | None = None

@@ -1,6 +1,7 @@
 """What waits, in order. A rank is replaced, never changed in place, so the order stays total (design.md rule 4)."""
 
 import heapq
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -40,6 +41,12 @@ class WaitingOrder:
         if len(self._heap) > 2 * len(self._live) + 64:
             self._heap = list(self._live.values())
             heapq.heapify(self._heap)
+
+    def push_all(self, ranks: Iterable[Rank]) -> None:
+        """Give another rank to many that wait already; O(n)."""
+        self._live.update((rank.id, rank) for rank in ranks)
+        self._heap = list(self._live.values())
+        heapq.heapify(self._heap)
 
     def remove(self, request_id: str) -> None:
         """Take a request out; raises KeyError when it is not there."""
