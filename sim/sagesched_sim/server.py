@@ -7,27 +7,31 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from typing import Final
 
-import msgspec
 from aiohttp import web
 
 from sagesched_sim.answering import Answering
 from sagesched_sim.engine import Engine
 from sagesched_sim.lengths import TopicLengths, TrueLengths, read_lengths
-from sagesched_sim.metrics import EngineCollector, exposition, registry_for
+from sagesched_sim.metrics import EngineCollector, registry_for
 from sagesched_sim.observations import Observations
 from sagesched_sim.options import Options
 from sagesched_sim.pacing import PacedEngine
+from sagesched_sim.pages import Pages
 from sagesched_sim.profile import profile_named
-from sagesched_sim.prompt import chat_template, content_text, token_ids
 from sagesched_sim.surfaces.ask import Surface
 from sagesched_sim.surfaces.chat import ChatSurface
 from sagesched_sim.surfaces.completions import CompletionsSurface
+from sagesched_sim.surfaces.messages import MessagesSurface
+from sagesched_sim.surfaces.responses import ResponsesSurface
 
 MAX_BODY_BYTES = 64 * 2**20
 SHAPES_OF = "0.32.0"
 """The vLLM release whose shapes are written."""
 FINGERPRINT = f"vllm-{SHAPES_OF}-sagesim"
+
+_SURFACES: Final[tuple[Surface, ...]] = (ChatSurface(), CompletionsSurface(), ResponsesSurface(), MessagesSurface())
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -45,9 +49,14 @@ class SimServer:
         scripted = {} if options.lengths is None else read_lengths(options.lengths)
         lengths = TrueLengths(scripted, TopicLengths(options.seed, median_tokens=options.median_tokens))
         self._answering = Answering(options, self.paced, lengths, FINGERPRINT)
-        self._created_s = time.time()
-        self._registry = registry_for(
-            EngineCollector(self.paced, self.observations, model=options.model, created_s=self._created_s)
+        created_s = time.time()
+        collector = EngineCollector(self.paced, self.observations, model=options.model, created_s=created_s)
+        self._pages = Pages(
+            registry_for(collector),
+            model=options.model,
+            max_model_len=limits.max_model_len,
+            created_s=created_s,
+            version=f"{SHAPES_OF}+sagesched.sim",
         )
         self._runner: web.AppRunner | None = None
         self._stepping: asyncio.Task[None] | None = None
@@ -74,14 +83,9 @@ class SimServer:
 
     def _application(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._authorised])
-        for surface in (ChatSurface(), CompletionsSurface()):
+        for surface in _SURFACES:
             app.router.add_post(surface.path, self._handler(surface))
-        app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/health", self._health)
-        app.router.add_route("*", "/ping", self._health)
-        app.router.add_get("/version", self._version)
-        app.router.add_post("/tokenize", self._tokenize)
-        app.router.add_get("/metrics", self._metrics)
+        self._pages.add_to(app)
         return app
 
     def _handler(self, surface: Surface) -> Handler:
@@ -99,56 +103,6 @@ class SimServer:
             if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode(), key.encode()):
                 return web.json_response({"error": "Unauthorized"}, status=401)
         return await handler(request)
-
-    async def _models(self, request: web.Request) -> web.Response:
-        created = int(self._created_s)
-        permission = {
-            "id": "modelperm-sagesched-sim",
-            "object": "model_permission",
-            "created": created,
-            "allow_create_engine": False,
-            "allow_sampling": True,
-            "allow_logprobs": True,
-            "allow_search_indices": False,
-            "allow_view": True,
-            "allow_fine_tuning": False,
-            "organization": "*",
-            "group": None,
-            "is_blocking": False,
-        }
-        card = {
-            "id": self.options.model,
-            "object": "model",
-            "created": created,
-            "owned_by": "vllm",
-            "root": self.options.model,
-            "parent": None,
-            "max_model_len": self.paced.engine.limits.max_model_len,
-            "permission": [permission],
-        }
-        return web.json_response({"object": "list", "data": [card]})
-
-    async def _health(self, request: web.Request) -> web.Response:
-        return web.Response()
-
-    async def _version(self, request: web.Request) -> web.Response:
-        return web.json_response({"version": f"{SHAPES_OF}+sagesched.sim"})
-
-    async def _metrics(self, request: web.Request) -> web.Response:
-        return web.Response(
-            body=exposition(self._registry), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-        )
-
-    async def _tokenize(self, request: web.Request) -> web.Response:
-        body = msgspec.json.decode(await request.read())
-        if isinstance(body, dict) and isinstance(body.get("messages"), list):
-            turns = [(str(m.get("role")), content_text(m.get("content"))) for m in body["messages"]]
-            text = chat_template(turns)
-        else:
-            text = str(body.get("prompt", ""))
-        tokens = token_ids(text)
-        limit = self.paced.engine.limits.max_model_len
-        return web.json_response({"count": len(tokens), "max_model_len": limit, "tokens": tokens, "token_strs": None})
 
 
 async def serve(options: Options) -> None:

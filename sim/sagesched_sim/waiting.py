@@ -1,4 +1,4 @@
-"""The engine's waiting queue, in the order of vLLM's two policies: first come first served, or lowest priority first."""
+"""The engine's waiting queue in the order of vLLM's two policies: first come first served, or by priority."""
 
 import heapq
 from typing import Literal
