@@ -61,6 +61,8 @@ class Embedding(_Section, frozen=True):
     kind: Literal["static", "sentence-transformers"] = "static"
     model: str | None = None
     """A sentence-transformers model name or path; only for that kind."""
+    deadline_seconds: Annotated[float, Meta(gt=0, le=60)] = 0.01
+    """A slow embedder that takes longer is not waited for: the request is ranked without its embedding."""
 
 
 class Queue(_Section, frozen=True):
@@ -85,6 +87,8 @@ class Engine(_Section, frozen=True):
     metrics_interval_seconds: Seconds = 0.5
     api_key_file: str | None = None
     api_key_env: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
+    ask_for_usage: bool = True
+    """Ask the engine for a usage event where a streaming client does not, and take it out of the stream again."""
 
 
 class Server(_Section, frozen=True):
@@ -92,6 +96,8 @@ class Server(_Section, frozen=True):
 
     max_body_bytes: Annotated[int, Meta(ge=1024, le=1 << 32)] = 64 << 20
     drain_seconds: Seconds = 30.0
+    explain_to_all: bool = False
+    """Whether /sagesched/status and /sagesched/explain answer clients that are not on the loopback interface."""
 
 
 class Settings(_Section, frozen=True):
