@@ -1,0 +1,106 @@
+"""What the sidecar answers itself: health, readiness, metrics, status and explanations. No prompt text in any of it."""
+
+import dataclasses
+import ipaddress
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from sagesched.explanation import explain
+from sagesched.settings import Settings, digest
+from sagesched_sidecar.gate import Gate
+from sagesched_sidecar.monitor import EngineMonitor
+from sagesched_sidecar.records import Record, Records
+from sagesched_sidecar.telemetry import Telemetry
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+EXPLAIN = "/sagesched/explain/"
+
+
+class Admin:
+    """Handlers by path."""
+
+    def __init__(
+        self, settings: Settings, gate: Gate, monitor: EngineMonitor, telemetry: Telemetry, records: Records
+    ) -> None:
+        self._settings = settings
+        self._gate = gate
+        self._monitor = monitor
+        self._telemetry = telemetry
+        self._records = records
+        self.draining = False
+
+    def handlers(self) -> dict[str, Handler]:
+        """By path; a path that ends with a slash takes one more segment."""
+        return {
+            "/healthz": self._health,
+            "/readyz": self._ready,
+            "/metrics": self._metrics,
+            "/sagesched/status": self._guarded(self._status),
+            EXPLAIN: self._guarded(self._explain),
+        }
+
+    async def _health(self, _: web.BaseRequest) -> web.Response:
+        return _json({"alive": True})
+
+    async def _ready(self, _: web.BaseRequest) -> web.Response:
+        ready = not self.draining and self._monitor.reachable
+        facts = {"ready": ready, "draining": self.draining, "engine_reachable": self._monitor.reachable}
+        return _json(facts, 200 if ready else 503)
+
+    async def _metrics(self, _: web.BaseRequest) -> web.Response:
+        return web.Response(body=self._telemetry.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _status(self, _: web.BaseRequest) -> web.Response:
+        engine = self._monitor
+        return _json(
+            {
+                "version": version("sagesched"),
+                "settings_digest": digest(self._settings),
+                "policy": self._settings.scheduling.policy,
+                "draining": self.draining,
+                "engine": {"reachable": engine.reachable, **engine.state._asdict()},
+                "gate": dataclasses.asdict(self._gate.snapshot()),
+                "history_rows": len(self._gate.ranking.predictor.window),
+                "finished_kept": len(self._records),
+            }
+        )
+
+    async def _explain(self, request: web.BaseRequest) -> web.Response:
+        request_id = request.path.removeprefix(EXPLAIN)
+        try:
+            return _json(dataclasses.asdict(self._gate.ranking.explain(request_id)))
+        except KeyError:
+            record = self._records.get(request_id)
+        if record is None:
+            return _json({"error": f"no request {request_id!r} waits, runs or ended lately"}, 404)
+        return _json(self._explain_ended(record))
+
+    def _explain_ended(self, record: Record) -> dict[str, Any]:
+        explanation = explain(record.ticket, self._settings.scheduling.policy, None)
+        ended = {key: value for key, value in record._asdict().items() if key != "ticket"}
+        return dataclasses.asdict(explanation) | {"phase": "ended", "ended": ended}
+
+    def _guarded(self, handler: Handler) -> Handler:
+        async def guarded(request: web.BaseRequest) -> web.StreamResponse:
+            if self._settings.server.explain_to_all or _is_loopback(request):
+                return await handler(request)
+            return _json({"error": "only for loopback clients; server.explainToAll opens it"}, 403)
+
+        return guarded
+
+
+def _is_loopback(request: web.BaseRequest) -> bool:
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    try:
+        return isinstance(peer, tuple) and ipaddress.ip_address(peer[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _json(value: Any, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")

@@ -1,0 +1,87 @@
+"""Which headers differ between the two sides, and nothing else (docs/headers.md is this table in words)."""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from multidict import CIMultiDict
+
+HOP_BY_HOP = frozenset(
+    {"connection", "proxy-connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+"""Fields about one connection (RFC 9110 7.6.1); fields that Connection names go too."""
+
+REQUEST_ID = "X-Request-Id"
+EXPLAIN_ID = "x-sagesched-request-id"
+DROPPED_REASON = "x-llm-d-request-dropped-reason"
+CLASS = "x-sagesched-class"
+
+
+class Difference(NamedTuple):
+    """One header that the other side does not see as it was sent."""
+
+    direction: Literal["request", "response"]
+    name: str
+    change: str
+
+
+DIFFERENCES: tuple[Difference, ...] = (
+    *(Difference("request", name, "removed: about one connection") for name in sorted(HOP_BY_HOP)),
+    Difference("request", "host", "set to the engine's"),
+    Difference("request", "expect", "removed: the sidecar answers 100 Continue itself"),
+    Difference(
+        "request", "content-length", "recomputed on scheduled paths; 0 is added where a method has a body and none came"
+    ),
+    Difference("request", "accept-encoding", "set to identity on scheduled paths"),
+    Difference("request", "authorization", "replaced where the settings name an API key"),
+    Difference("request", "x-request-id", "added on scheduled paths when absent"),
+    *(Difference("response", name, "removed: about one connection") for name in sorted(HOP_BY_HOP)),
+    Difference("response", "content-length", "removed where a usage event may be taken out; never on 1xx and 204"),
+    Difference("response", "date", "added when absent (RFC 9110 6.6.1)"),
+    Difference("response", "x-accel-buffering", "set to no on event streams"),
+    Difference("response", EXPLAIN_ID, "added on scheduled paths"),
+)
+
+
+def _listed(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """The lower-case field names that Connection lists."""
+    return frozenset(
+        token.strip().lower() for name, value in headers if name.lower() == "connection" for token in value.split(",")
+    )
+
+
+def end_to_end(headers: Iterable[tuple[str, str]], *, also_without: frozenset[str] = frozenset()) -> CIMultiDict[str]:
+    """The fields that travel on, in order, with their case and repetitions."""
+    pairs = list(headers)
+    gone = HOP_BY_HOP | _listed(pairs) | also_without
+    return CIMultiDict([(name, value) for name, value in pairs if name.lower() not in gone])
+
+
+_REQUEST_GONE = frozenset({"host", "expect"})
+_SCHEDULED_GONE = _REQUEST_GONE | {"content-length", "accept-encoding"}
+
+
+def to_engine(
+    headers: Iterable[tuple[str, str]], *, api_key: str | None, request_id: str | None = None
+) -> CIMultiDict[str]:
+    """Request headers for the engine; a request id marks a scheduled request."""
+    scheduled = request_id is not None
+    gone = _SCHEDULED_GONE if scheduled else _REQUEST_GONE
+    result = end_to_end(headers, also_without=gone | {"authorization"} if api_key else gone)
+    if api_key:
+        result["Authorization"] = f"Bearer {api_key}"
+    if request_id is not None:
+        result["Accept-Encoding"] = "identity"
+        result.setdefault(REQUEST_ID, request_id)
+    return result
+
+
+def to_client(
+    headers: Iterable[tuple[str, str]], *, streams: bool, stripped: bool, explain_id: str | None
+) -> CIMultiDict[str]:
+    """Response headers for the client."""
+    result = end_to_end(headers, also_without=frozenset({"content-length"}) if stripped else frozenset())
+    if streams:
+        result["X-Accel-Buffering"] = "no"
+    if explain_id is not None:
+        result[EXPLAIN_ID] = explain_id
+    return result

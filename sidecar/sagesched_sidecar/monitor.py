@@ -1,0 +1,61 @@
+"""Watches the engine: is it there, how large is its KV cache, how many requests can it run at once."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import aiohttp
+
+from sagesched_sidecar.engine_state import EngineState, SlotLearner, read_metrics
+from sagesched_sidecar.gate import Gate
+
+TIMEOUT_SECONDS = 5.0
+MAX_METRICS_BYTES = 16 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class EngineMonitor:
+    """Polls the engine's /metrics and /health; an engine without either is there when it answers at all."""
+
+    def __init__(self, base_url: str, gate: Gate, interval_s: float, api_key: str | None) -> None:
+        self._base_url = base_url
+        self._gate = gate
+        self._interval_s = interval_s
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._slots = SlotLearner()
+        self.reachable = False
+        self.state = EngineState()
+
+    async def run(self, seen: Callable[[], None] = lambda: None) -> None:
+        """Poll until cancelled; `seen` is called after each look."""
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
+        async with aiohttp.ClientSession(timeout=timeout, headers=self._headers) as session:
+            while True:
+                await self._look(session)
+                seen()
+                await asyncio.sleep(self._interval_s)
+
+    async def _look(self, session: aiohttp.ClientSession) -> None:
+        try:
+            status, _ = await self._get(session, "/health")
+            reachable = status < 500
+            status, text = await self._get(session, "/metrics")
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            self._set_reachable(False)
+            return
+        self._set_reachable(reachable)
+        self.state = read_metrics(text) if status == 200 else EngineState()
+        queue = self._gate.snapshot()
+        self._slots.see(self.state, gate_waiting=queue.waiting, gate_running=queue.running)
+        self._gate.set_capacity(self._slots.slots, self.state.kv_tokens)
+
+    async def _get(self, session: aiohttp.ClientSession, path: str) -> tuple[int, str]:
+        async with session.get(self._base_url + path, allow_redirects=False) as answer:
+            body = await answer.content.read(MAX_METRICS_BYTES)
+            return answer.status, body.decode("utf-8", "replace")
+
+    def _set_reachable(self, reachable: bool) -> None:
+        if reachable != self.reachable:
+            _log.info("engine is %s", "reachable" if reachable else "unreachable", extra={"reachable": reachable})
+        self.reachable = reachable

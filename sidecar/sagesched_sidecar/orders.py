@@ -1,0 +1,87 @@
+"""A scheduled HTTP request decoded into what the scheduler needs of it. Its bytes stay as they are."""
+
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from aiohttp import web
+
+from sagesched.features import features_of
+from sagesched.request import Features, Request
+from sagesched.settings import PriorityClass
+from sagesched_sidecar.headers import CLASS, REQUEST_ID
+from sagesched_sidecar.meter import decoded
+from sagesched_sidecar.prompts import TokenEstimate
+from sagesched_sidecar.surfaces import Ask, Surface
+
+_ACCEPTABLE_ID = re.compile(r"[!-~]{1,128}")
+_DEFAULT_CLASS = PriorityClass(name="default")
+
+
+class Order(NamedTuple):
+    """A request as it goes to the gate and then to the engine."""
+
+    request: Request
+    surface: Surface
+    ask: Ask | None
+    """None where the body is no JSON object: the engine answers it, and it waits its turn with a neutral rank."""
+    body: bytes
+    strips: bool
+    """Whether `body` asks for a usage event that the client did not ask for."""
+
+
+class OrderDesk:
+    """Makes orders; knows the classes, the ids in use and how long prompts are in tokens."""
+
+    def __init__(
+        self, classes: tuple[PriorityClass, ...], *, ask_for_usage: bool, unknown_class: Callable[[], None]
+    ) -> None:
+        self._classes: Mapping[str, PriorityClass] = {c.name: c for c in classes}
+        self._ask_for_usage = ask_for_usage
+        self._unknown_class = unknown_class
+        self._ids: set[str] = set()
+        self.estimate = TokenEstimate()
+
+    def take(self, http: web.BaseRequest, surface: Surface, body: bytes, arrival_s: float) -> Order:
+        """The order; its id is in use until `release`."""
+        document = decoded(body)
+        ask = surface.ask(document) if isinstance(document, dict) else None
+        asking = surface.asking_for_usage(body, document) if ask and self._ask_for_usage else None
+        chosen = self._class_of(http)
+        request = Request(
+            id=self._id_for(http.headers.get(REQUEST_ID, "")),
+            model=ask.model if ask else "",
+            prompt_tokens=self._prompt_tokens(ask) if ask else 0,
+            arrival_s=arrival_s,
+            priority=chosen.priority,
+            weight=chosen.weight,
+            features=_features(ask) if ask else Features(),
+        )
+        self._ids.add(request.id)
+        return Order(request, surface, ask, body if asking is None else asking, asking is not None)
+
+    def release(self, order: Order) -> None:
+        """The order has ended."""
+        self._ids.discard(order.request.id)
+
+    def _prompt_tokens(self, ask: Ask) -> int:
+        if ask.prompt_tokens is not None:
+            return ask.prompt_tokens
+        return self.estimate.tokens(ask.model, len(ask.prompt))
+
+    def _class_of(self, http: web.BaseRequest) -> PriorityClass:
+        """The class that the client names; the one called default, or no class, where it names none that is listed."""
+        name = http.headers.get(CLASS, "").strip().lower()
+        if name and name not in self._classes and name != _DEFAULT_CLASS.name:
+            self._unknown_class()
+        return self._classes.get(name) or self._classes.get(_DEFAULT_CLASS.name, _DEFAULT_CLASS)
+
+    def _id_for(self, wanted: str) -> str:
+        if _ACCEPTABLE_ID.fullmatch(wanted) and wanted not in self._ids:
+            return wanted
+        return uuid.uuid4().hex
+
+
+def _features(ask: Ask) -> Features:
+    return features_of(ask.prompt, max_tokens=ask.max_tokens, choices=ask.choices, effort=ask.effort, tools=ask.tools)

@@ -1,0 +1,75 @@
+"""The door: what is scheduled, what passes through, what the sidecar answers itself."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from aiohttp import web
+
+from sagesched_sidecar.errors import EngineGoneError, Refusal, error_response
+from sagesched_sidecar.exchange import CutError, answer_client, body_as_it_comes
+from sagesched_sidecar.headers import to_client, to_engine
+from sagesched_sidecar.streams import Untouched
+from sagesched_sidecar.surfaces import SURFACES, Surface
+from sagesched_sidecar.upstream import Upstream
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+ScheduledHandler = Callable[[web.BaseRequest, Surface], Awaitable[web.StreamResponse]]
+
+
+class Proxy:
+    """One request handler for the whole port."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        scheduled: ScheduledHandler,
+        own: Mapping[str, Handler],
+        *,
+        api_key: str | None,
+        rejected: Callable[[str], None],
+    ) -> None:
+        self._upstream = upstream
+        self._scheduled = scheduled
+        self._own = own
+        self._api_key = api_key
+        self._rejected = rejected
+        self._open = 0
+        self.idle = asyncio.Event()
+        """Set while no exchange is open."""
+        self.idle.set()
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        path = request.path
+        own = self._own.get(path) or self._own.get(path.rpartition("/")[0] + "/")
+        if own is not None:
+            return await own(request)
+        self._open += 1
+        self.idle.clear()
+        try:
+            surface = SURFACES.get(path) if request.method == "POST" else None
+            return await (self._pass(request) if surface is None else self._scheduled(request, surface))
+        finally:
+            self._open -= 1
+            if not self._open:
+                self.idle.set()
+
+    async def _pass(self, request: web.BaseRequest) -> web.StreamResponse:
+        headers = to_engine(request.headers.items(), api_key=self._api_key)
+        body = body_as_it_comes(request) if request.body_exists else None
+        try:
+            source = await self._upstream.open(request.method, request.raw_path, headers, body)
+        except EngineGoneError as gone:
+            return self._refuse(gone.refusal)
+        try:
+            streams = source.content_type == "text/event-stream"
+            back = to_client(source.headers.items(), streams=streams, stripped=False, explain_id=None)
+            return await answer_client(request, source, Untouched(), back, lambda: None)
+        except (CutError, ConnectionError):
+            return web.Response()
+        finally:
+            source.close()
+
+    def _refuse(self, refusal: Refusal) -> web.Response:
+        self._rejected(refusal.reason)
+        return error_response(refusal)

@@ -1,0 +1,154 @@
+"""The sidecar's metrics: a registry of its own, names of the `sagesched_` family, label sets that are bounded."""
+
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from sagesched.settings import Settings, digest
+from sagesched.ticket import Ticket
+from sagesched_sidecar.gate import Gate
+from sagesched_sidecar.serving import Ended
+
+OTHER = "other"
+DEFAULT_CLASS = "default"
+MAX_REASONS = 32
+
+_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_FAST_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1)
+_TOKENS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+
+
+class Bounded:
+    """A set of label values that stops growing: later ones read `other`."""
+
+    def __init__(self, limit: int = MAX_REASONS) -> None:
+        self._limit = limit
+        self._known: set[str] = set()
+
+    def __call__(self, value: str) -> str:
+        if value in self._known:
+            return value
+        if len(self._known) >= self._limit:
+            return OTHER
+        self._known.add(value)
+        return value
+
+
+class Telemetry:
+    """Everything the sidecar counts; it is the gate's observer too."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.registry = CollectorRegistry()
+        self._reason = Bounded()
+        self._class_names = {0: DEFAULT_CLASS} | {c.priority: c.name for c in settings.scheduling.classes}
+        self._make_scheduling()
+        self._make_proxy()
+        self._gauge("config_info", "Digest of the settings in use", "hash").labels(digest(settings)).set(1)
+        self._gauge("build_info", "Version of the sidecar", "version").labels(version("sagesched")).set(1)
+
+    def _make_scheduling(self) -> None:
+        self.queue_wait = self._histogram(
+            "queue_wait_seconds", "Time in the queue, by how it ended", _SECONDS, "class", "outcome"
+        )
+        self.promotions = self._counter("starvation_promotions_total", "Requests that went next by the wait bound")
+        self.fallbacks = self._counter("fallback_total", "Requests that were ranked neutrally, by trouble", "reason")
+        self.neighbours = self._histogram(
+            "prediction_neighbours", "Neighbours behind a prediction", (0, 1, 5, 10, 30, 100, 300)
+        )
+        self.embedding = self._histogram("embedding_seconds", "Embedding a prompt", _FAST_SECONDS)
+        self.predictions = self._counter("predictions_total", "Predictions, by the level that counted most", "source")
+        self.pit = self._counter("prediction_pit_bucket_total", "Where lengths fell in their predictions", "decile")
+        self.error = self._histogram("prediction_abs_error_tokens", "Distance of length and predicted mean", _TOKENS)
+
+    def _make_proxy(self) -> None:
+        self.dispatched = self._counter("dispatch_total", "Requests sent to the engine", "reason")
+        self.rejected = self._counter("rejected_total", "Answers of the sidecar's own", "reason")
+        self.requests = self._counter("requests_total", "Scheduled requests, by how they ended", "outcome")
+        self.aborts = self._counter("upstream_abort_total", "Engine connections closed early", "cause")
+        self.overhead = self._histogram(
+            "proxy_overhead_seconds", "From a whole request to the gate's door", _FAST_SECONDS
+        )
+        self.unknown_classes = self._counter("unknown_class_total", "Requests that named a class that is not listed")
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"sagesched_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"sagesched_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: Iterable[float], *labels: str) -> Histogram:
+        return Histogram(f"sagesched_{name}", text, labels, buckets=tuple(buckets), registry=self.registry)
+
+    def class_name(self, priority: int) -> str:
+        """The label of a priority."""
+        return self._class_names.get(priority, OTHER)
+
+    def waited(self, ticket: Ticket, outcome: str, seconds: float) -> None:
+        """See gate.Observer."""
+        self.queue_wait.labels(self.class_name(ticket.request.priority), self._reason(outcome)).observe(seconds)
+        if outcome == "granted":
+            self.dispatched.labels("turn").inc()
+
+    def promoted(self) -> None:
+        """See gate.Observer."""
+        self.promotions.inc()
+
+    def troubled(self, cause: str) -> None:
+        """See gate.Observer; the embedder's trouble too."""
+        self.fallbacks.labels(self._reason(cause)).inc()
+
+    def rejected_for(self, reason: str) -> None:
+        """The sidecar itself answered."""
+        self.rejected.labels(self._reason(reason)).inc()
+
+    def predicted(self, ticket: Ticket) -> None:
+        """A request has its turn."""
+        self.predictions.labels(ticket.prediction.source).inc()
+        self.neighbours.observe(ticket.prediction.neighbours.rows.size)
+
+    def ended(self, ended: Ended) -> None:
+        """How a request ended and how good its prediction was; a cut answer does not tell."""
+        self.requests.labels(ended.how).inc()
+        if ended.how == "left":
+            self.aborts.labels("client-left").inc()
+        outcome, finished = ended.outcome, ended.finished
+        if outcome is not None and finished is not None and not outcome.censored:
+            self.pit.labels(str(min(9, int(finished.pit * 10)))).inc()
+            self.error.observe(abs(finished.predicted_mean_tokens - outcome.output_tokens))
+
+    def exposition(self) -> bytes:
+        """The text for a scrape."""
+        return generate_latest(self.registry)
+
+
+class GateCollector(Collector):
+    """Reads the gate when it is scraped."""
+
+    def __init__(self, gate: Gate, telemetry: Telemetry) -> None:
+        self._gate = gate
+        self._class_name = telemetry.class_name
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing in advance."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Queue and capacity now."""
+        now = self._gate.snapshot()
+        depth = GaugeMetricFamily("sagesched_queue_depth", "Requests that wait", labels=("class",))
+        for priority, count in now.waiting_by_priority.items() or {0: 0}.items():
+            depth.add_metric((self._class_name(priority),), count)
+        yield depth
+        yield GaugeMetricFamily("sagesched_queue_age_max_seconds", "Age of the oldest request that waits", now.oldest_s)
+        yield GaugeMetricFamily("sagesched_queue_bytes", "Bodies of requests that wait", now.waiting_bytes)
+        yield GaugeMetricFamily("sagesched_running", "Requests in the engine", now.running)
+        yield GaugeMetricFamily("sagesched_slots", "Slots of the engine, 0 when unknown", now.slots or 0)
+        yield GaugeMetricFamily(
+            "sagesched_kv_tokens", "KV cache of the engine in tokens, 0 when unknown", now.kv_tokens or 0
+        )
+        yield GaugeMetricFamily(
+            "sagesched_history_points", "Finished requests remembered", len(self._gate.ranking.predictor.window)
+        )
