@@ -6,12 +6,13 @@ import sys
 from collections.abc import Callable
 
 from sagesched.embed import open_embedder
+from sagesched.settings import SettingsError
 from sagesched_sidecar.logs import set_up_logs
-from sagesched_sidecar.options import parse_options
+from sagesched_sidecar.options import EXIT_USAGE, parse_options
 from sagesched_sidecar.server import serve
 
 EXIT_UNAVAILABLE = 69
-"""sysexits.h EX_UNAVAILABLE: the port cannot be had, or the embedder cannot be opened."""
+"""sysexits.h EX_UNAVAILABLE: the port cannot be had."""
 
 
 def main() -> int:
@@ -22,7 +23,10 @@ def main() -> int:
         embedder = open_embedder(options.settings.embedding)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serve(options, embedder))
-    except (OSError, ImportError) as error:
+    except SettingsError as error:
+        print(f"sagesched_sidecar: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except OSError as error:
         logging.getLogger(__name__).error("cannot start", extra={"problem": str(error)})
         return EXIT_UNAVAILABLE
     return 0

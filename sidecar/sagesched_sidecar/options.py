@@ -129,6 +129,8 @@ def _settings(given: argparse.Namespace) -> Settings:
         section = document.setdefault(override.section, {}) if isinstance(document, dict) else None
         if flag in given and isinstance(section, dict):
             section[override.field] = getattr(given, flag)
+    if not isinstance(document, dict):
+        raise SettingsError(f"--settings: {given.settings} must hold sections, as `scheduling:`")
     settings = decode(document)
     seed = settings.history.seed_file
     if seed is not None and not os.access(seed, os.R_OK):

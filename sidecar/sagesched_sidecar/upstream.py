@@ -28,7 +28,8 @@ class Upstream:
     """Opens exchanges with one engine."""
 
     def __init__(self, base_url: str) -> None:
-        self.base_url = base_url.rstrip("/")
+        self._base = URL(base_url)
+        self._prefix = self._base.raw_path.rstrip("/")
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, force_close=True),
             auto_decompress=False,
@@ -68,7 +69,8 @@ class Upstream:
             if not found or path < 0:
                 raise _gone(400, BAD_TARGET, "the request target must be a path")
             target = rest[path:]
-        return URL(self.base_url + target, encoded=True)
+        # The query stays in the path: parsed apart, an empty one would be lost.
+        return self._base.with_path(self._prefix + target, encoded=True)
 
 
 def _gone(status: int, reason: str, message: str, *, retry_after_s: float | None = None) -> EngineGoneError:
