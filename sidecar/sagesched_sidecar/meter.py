@@ -7,8 +7,6 @@ import msgspec
 
 from sagesched_sidecar.surfaces import Surface, Usage
 
-_WORTH_PARSING = (b'"usage"', b'_reason":"', b'_reason": "', b'"error"', b'"incomplete_details"')
-
 
 class Meter:
     """Tokens so far and, in the end, usage and how the answer ended."""
@@ -47,8 +45,17 @@ class Meter:
 
 
 def worth_parsing(data: bytes) -> bool:
-    """Whether these bytes can hold usage, an end or an error; a quote inside a JSON string is never bare."""
-    return any(mark in data for mark in _WORTH_PARSING)
+    """Whether these bytes can hold usage, an end or an error; a quote inside a JSON string is never bare.
+
+    A chain and no loop: this runs for every event.
+    """
+    return (
+        b'"usage"' in data
+        or b'_reason":"' in data
+        or b'_reason": "' in data
+        or b'"error"' in data
+        or b'"incomplete_details"' in data
+    )
 
 
 def decoded(data: bytes) -> Any:

@@ -50,7 +50,9 @@ class Reply:
         line, *fields = head.split(b"\r\n")
         self.status = int(line.split(b" ")[1])
         self.reason = line.split(b" ", 2)[2].decode()
-        self.fields = [(k.decode("latin-1"), v.strip().decode("latin-1")) for k, _, v in (f.partition(b":") for f in fields)]
+        self.fields = [
+            (k.decode("latin-1"), v.strip().decode("latin-1")) for k, _, v in (f.partition(b":") for f in fields)
+        ]
         self.body = body
         self.cut = cut
         """Whether the connection ended before the body did."""

@@ -9,7 +9,8 @@ def plain(fakes, body=b"hello", *fields, status="200 OK", end="close"):
 
 
 @pytest.mark.parametrize(
-    "target", ["/v1/models", "/a%2Fb/../c?x=%20&y=a+b&z", "/x?", "//double", "/%e4?q=%C3%A4", "/v1/chat/completions?a=b"]
+    "target",
+    ["/v1/models", "/a%2Fb/../c?x=%20&y=a+b&z", "/x?", "//double", "/%e4?q=%C3%A4", "/v1/chat/completions?a=b"],
 )
 async def test_the_target_travels_as_it_came(start, client, fakes, target):
     engine, sidecar = await start(plain(fakes))
