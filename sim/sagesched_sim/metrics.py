@@ -1,13 +1,13 @@
 """/metrics under vLLM's names and labels, made when somebody asks; between scrapes only plain numbers are kept."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from sagesched_sim.observations import Observations
+from sagesched_sim.observations import Observations, Tally
 from sagesched_sim.pacing import PacedEngine
 
 _LABELS: Final = ("model_name", "engine")
@@ -31,6 +31,17 @@ _HELP: Final = {
     "request_prefill_kv_computed_tokens": "Histogram of new KV tokens computed during prefill.",
 }
 
+_ALWAYS_ZERO: Final = {
+    "prefix_cache_queries": "Prefix cache queries, in terms of number of queried tokens.",
+    "prefix_cache_hits": "Prefix cache hits, in terms of number of cached tokens.",
+    "external_prefix_cache_queries": "External prefix cache queries, in terms of number of queried tokens.",
+    "external_prefix_cache_hits": "External prefix cache hits, in terms of number of cached tokens.",
+    "mm_cache_queries": "Multi-modal cache queries, in terms of number of queried items.",
+    "mm_cache_hits": "Multi-modal cache hits, in terms of number of cached items.",
+    "prompt_tokens_cached": "Number of cached prompt tokens (local + external).",
+}
+"""What vLLM counts and this engine never does: it has no prefix cache and takes no pictures."""
+
 
 class EngineCollector(Collector):
     """Reads the engine's state and the observations at each scrape."""
@@ -47,9 +58,7 @@ class EngineCollector(Collector):
         yield self._cache_config()
         yield from self._counters()
         for name, tally in self._seen.histograms.items():
-            family = HistogramMetricFamily(f"vllm:{name}", _HELP[name], labels=_LABELS)
-            family.add_metric(self._labels, buckets=tally.cumulative(), sum_value=tally.total)
-            yield family
+            yield self._histogram(name, tally)
 
     def _gauges(self) -> Iterator[Metric]:
         engine = self._paced.engine
@@ -58,12 +67,12 @@ class EngineCollector(Collector):
             "vllm:num_requests_running", "Number of requests in model execution batches.", engine.running_count
         )
         yield self._gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.", waiting)
-        reasons = GaugeMetricFamily(
-            "vllm:num_requests_waiting_by_reason", "Number of waiting requests by reason.", labels=(*_LABELS, "reason")
+        reasons = {"capacity": waiting, "deferred": 0}
+        yield self._gauge_by(
+            "num_requests_waiting_by_reason", "Number of waiting requests by reason.", "reason", reasons
         )
-        reasons.add_metric((*self._labels, "capacity"), waiting)
-        reasons.add_metric((*self._labels, "deferred"), 0)
-        yield reasons
+        states = {"awake": 1, "weights_offloaded": 0, "discard_all": 0}
+        yield self._gauge_by("engine_sleep_state", "Engine sleep state; awake = 1.", "sleep_state", states)
         usage = engine.blocks.used / engine.blocks.total
         yield self._gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", usage)
         yield self._gauge(
@@ -75,6 +84,12 @@ class EngineCollector(Collector):
     def _gauge(self, name: str, text: str, value: float) -> Metric:
         family = GaugeMetricFamily(name, text, labels=_LABELS)
         family.add_metric(self._labels, value)
+        return family
+
+    def _gauge_by(self, name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+        family = GaugeMetricFamily(f"vllm:{name}", text, labels=(*_LABELS, label))
+        for of, value in values.items():
+            family.add_metric((*self._labels, of), value)
         return family
 
     def _cache_config(self) -> Metric:
@@ -100,18 +115,30 @@ class EngineCollector(Collector):
         yield self._counter("num_preemptions", "Cumulative number of preemption from the engine.", seen.preemptions)
         yield self._counter("prompt_tokens", "Number of prefill tokens processed.", seen.prompt_tokens)
         yield self._counter("generation_tokens", "Number of generation tokens processed.", seen.generation_tokens)
-        yield self._counter("prefix_cache_queries", "Prefix cache queries, in terms of number of queried tokens.", 0)
-        yield self._counter("prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.", 0)
-        success = CounterMetricFamily(
-            "vllm:request_success", "Count of successfully processed requests.", labels=(*_LABELS, "finished_reason")
+        for name, text in _ALWAYS_ZERO.items():
+            yield self._counter(name, text, 0)
+        yield self._counter_by(
+            "request_success", "Count of successfully processed requests.", "finished_reason", seen.success
         )
-        for reason, count in seen.success.items():
-            success.add_metric((*self._labels, reason), count, created=self._created_s)
-        yield success
+        sources = {"local_compute": seen.prompt_tokens, "local_cache_hit": 0, "external_kv_transfer": 0}
+        yield self._counter_by("prompt_tokens_by_source", "Number of prompt tokens by source.", "source", sources)
 
     def _counter(self, name: str, text: str, value: float) -> Metric:
         family = CounterMetricFamily(f"vllm:{name}", text, labels=_LABELS)
         family.add_metric(self._labels, value, created=self._created_s)
+        return family
+
+    def _counter_by(self, name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+        family = CounterMetricFamily(f"vllm:{name}", text, labels=(*_LABELS, label))
+        for of, value in values.items():
+            family.add_metric((*self._labels, of), value, created=self._created_s)
+        return family
+
+    def _histogram(self, name: str, tally: Tally) -> Metric:
+        family = HistogramMetricFamily(f"vllm:{name}", _HELP[name], labels=_LABELS)
+        family.add_metric(self._labels, buckets=tally.cumulative(), sum_value=tally.total)
+        labels = dict(zip(_LABELS, self._labels, strict=True))
+        family.add_sample(f"vllm:{name}_created", labels, self._created_s)
         return family
 
 

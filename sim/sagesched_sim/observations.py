@@ -82,7 +82,7 @@ class Observations:
             "request_inference_time_seconds": Tally(LATENCY_S),
             "request_prefill_time_seconds": Tally(LATENCY_S),
             "request_decode_time_seconds": Tally(LATENCY_S),
-            "request_num_preemptions": Tally((0, 1, 2, 3, 5, 8, 13, 21, 34)),
+            "request_num_preemptions": Tally((1, 2, 3, 4, 5, 10, 20)),
             "request_prefill_kv_computed_tokens": Tally(tokens),
         }
 

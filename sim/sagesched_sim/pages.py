@@ -1,5 +1,6 @@
 """The small pages beside the four surfaces: models, health, version, tokenize, count_tokens, metrics."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,13 +17,21 @@ class Pages:
     """Their handlers."""
 
     def __init__(
-        self, registry: CollectorRegistry, *, model: str, max_model_len: int, created_s: float, version: str
+        self,
+        registry: CollectorRegistry,
+        *,
+        model: str,
+        max_model_len: int,
+        created_s: float,
+        version: str,
+        healthy: Callable[[], bool],
     ) -> None:
         self._registry = registry
         self._model = model
         self._max_model_len = max_model_len
         self._created_s = int(created_s)
         self._version = version
+        self._healthy = healthy
         self._messages = MessagesSurface()
 
     def add_to(self, app: web.Application) -> None:
@@ -64,8 +73,8 @@ class Pages:
         return web.json_response({"object": "list", "data": [card]})
 
     async def health(self, request: web.Request) -> web.Response:
-        """200 and empty."""
-        return web.Response()
+        """200 and empty; 503 where the engine has died."""
+        return web.Response(status=200 if self._healthy() else 503)
 
     async def version(self, request: web.Request) -> web.Response:
         """The vLLM release whose shapes are written, marked as ours."""

@@ -57,6 +57,7 @@ class SimServer:
             max_model_len=limits.max_model_len,
             created_s=created_s,
             version=f"{SHAPES_OF}+sagesched.sim",
+            healthy=self.healthy,
         )
         self._runner: web.AppRunner | None = None
         self._stepping: asyncio.Task[None] | None = None
@@ -72,6 +73,15 @@ class SimServer:
         self._stepping = asyncio.create_task(self.paced.run(), name="engine steps")
         host, port = self._runner.addresses[0][:2]
         return f"http://{host}:{port}"
+
+    async def failure(self) -> None:
+        """Returns or raises only when the stepping has ended by itself, which it never should."""
+        if self._stepping is not None:
+            await asyncio.shield(self._stepping)
+
+    def healthy(self) -> bool:
+        """Whether the engine steps."""
+        return self._stepping is not None and not self._stepping.done()
 
     async def stop(self) -> None:
         """Refuses new requests, lets those under way end (at most `drain_s`), then closes."""
@@ -106,14 +116,20 @@ class SimServer:
 
 
 async def serve(options: Options) -> None:
-    """Serves until SIGTERM or SIGINT, then drains. Prints one JSON line when it is ready."""
+    """Prints one JSON line when it is ready; serves until SIGTERM or SIGINT, then drains. Raises what killed the engine."""
     server = SimServer(options)
-    stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     url = await server.start()
     ready = {"event": "ready", "url": url, "model": options.model, "profile": options.profile}
     print(json.dumps(ready), file=sys.stdout, flush=True)
-    await stopped.wait()
+    asked, failed = asyncio.create_task(stopped.wait()), asyncio.create_task(server.failure())
+    await asyncio.wait({asked, failed}, return_when=asyncio.FIRST_COMPLETED)
+    if failed.done():
+        # An engine that is dead answers nobody any more: there is nothing to drain.
+        asked.cancel()
+        await failed
+    failed.cancel()
     await server.stop()

@@ -1,7 +1,7 @@
 """The shapes of an engine's answers, as a table that any engine can be held to (SAGESCHED_CONTRACT_URL).
 
-A shape is the set of paths of a JSON value, such as `choices[].delta.content`. Values are not compared; a path whose value is
-null or an empty list is a path all the same. Taken from vLLM 0.32's sources.
+A shape is the set of paths of a JSON value, such as `choices[].delta.content`. Values are not compared; a path whose
+value is null or an empty list is a path all the same. Taken from the sources of vLLM 0.32.
 """
 
 import json
@@ -178,9 +178,14 @@ STREAMS = [
 
 COUNTERS = words(
     "vllm:num_preemptions_total vllm:prompt_tokens_total vllm:generation_tokens_total vllm:request_success_total "
-    "vllm:prefix_cache_queries_total vllm:prefix_cache_hits_total"
+    "vllm:prefix_cache_queries_total vllm:prefix_cache_hits_total vllm:prompt_tokens_by_source_total "
+    "vllm:prompt_tokens_cached_total vllm:external_prefix_cache_queries_total vllm:external_prefix_cache_hits_total "
+    "vllm:mm_cache_queries_total vllm:mm_cache_hits_total"
 )
-GAUGES = words("vllm:num_requests_running vllm:num_requests_waiting vllm:kv_cache_usage_perc")
+GAUGES = words(
+    "vllm:num_requests_running vllm:num_requests_waiting vllm:num_requests_waiting_by_reason vllm:kv_cache_usage_perc "
+    "vllm:engine_sleep_state"
+)
 HISTOGRAMS = words(
     """request_prompt_tokens request_generation_tokens iteration_tokens_total request_max_num_generation_tokens
     request_params_n request_params_max_tokens time_to_first_token_seconds inter_token_latency_seconds

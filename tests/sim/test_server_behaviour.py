@@ -205,3 +205,19 @@ async def test_as_a_program_it_ends_with_64_where_an_option_is_wrong() -> None:
     _, errors = await process.communicate()
     assert process.returncode == 64
     assert b"speedup: -1" in errors
+
+
+async def test_a_dead_engine_is_not_healthy_and_ends_the_server(start_server: Any, until: Any) -> None:
+    server, url = await start_server()
+
+    def broken() -> None:
+        raise RuntimeError("no more steps")
+
+    server.paced.engine.step = broken
+    async with aiohttp.ClientSession() as client:
+        task = asyncio.create_task(_read(client, url, LONG))
+        with pytest.raises(RuntimeError, match="no more steps"):
+            await server.failure()
+        async with client.get(f"{url}/health") as answer:
+            assert answer.status == 503
+        task.cancel()
