@@ -32,6 +32,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "request", "content-length", "recomputed on scheduled paths; 0 is added where a method has a body and none came"
     ),
     Difference("request", "accept-encoding", "set to identity on scheduled paths"),
+    Difference("request", "(repeated)", "a repeated field is spelt as its first one"),
     Difference("request", "authorization", "replaced where the settings name an API key"),
     Difference("request", "x-request-id", "added on scheduled paths when absent"),
     *(Difference("response", name, "removed: about one connection") for name in sorted(HOP_BY_HOP)),
@@ -67,12 +68,19 @@ def to_engine(
     scheduled = request_id is not None
     gone = _SCHEDULED_GONE if scheduled else _REQUEST_GONE
     result = end_to_end(headers, also_without=gone | {"authorization"} if api_key else gone)
+    result = _one_case(result)
     if api_key:
         result["Authorization"] = f"Bearer {api_key}"
     if request_id is not None:
         result["Accept-Encoding"] = "identity"
         result.setdefault(REQUEST_ID, request_id)
     return result
+
+
+def _one_case(headers: CIMultiDict[str]) -> CIMultiDict[str]:
+    """Repetitions of a field spelt as its first one: aiohttp's client would take another case for a replacement."""
+    spelt: dict[str, str] = {}
+    return CIMultiDict([(spelt.setdefault(name.lower(), name), value) for name, value in headers.items()])
 
 
 def to_client(
