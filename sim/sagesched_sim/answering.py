@@ -1,6 +1,7 @@
 """Answers a request of one of the four surfaces: reads it, runs it in the engine, writes what comes out."""
 
 import asyncio
+import contextlib
 import time
 import uuid
 import zlib
@@ -101,7 +102,8 @@ class Answering:
         while pieces := await session.pieces():
             endings += pieces
         if fault is not None:
-            await self._suffer(request, fault)
+            with contextlib.suppress(ConnectionResetError):
+                await self._suffer(request, fault)
         endings.sort(key=lambda piece: piece.sequence)
         return web.Response(body=writer.whole(endings), content_type="application/json")
 
@@ -109,7 +111,20 @@ class Answering:
         self, request: web.Request, session: Session, writer: Writer, fault: Fault | None
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": _EVENT_STREAM})
-        await response.prepare(request)
+        # A client that leaves is seen here where a write meets the closing connection before the cancellation comes.
+        with contextlib.suppress(ConnectionResetError):
+            await response.prepare(request)
+            await self._events(request, response, session, writer, fault)
+        return response
+
+    async def _events(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        session: Session,
+        writer: Writer,
+        fault: Fault | None,
+    ) -> None:
         if opening := writer.opening():
             await response.write(opening)
         events = 0
@@ -121,12 +136,15 @@ class Answering:
             events += len(pieces)
         await response.write(writer.closing())
         await response.write_eof()
-        return response
 
     async def _suffer(self, request: web.Request, fault: Fault) -> None:
-        if fault.kind == "disconnect" and request.transport is not None:
+        """Stalls, or breaks the connection off: then raises ConnectionResetError."""
+        if fault.kind == "stall":
+            await asyncio.sleep(self._options.stall_s)
+            return
+        if request.transport is not None:
             request.transport.abort()
-        await asyncio.sleep(self._options.stall_s)
+        raise ConnectionResetError("broken off on purpose")
 
 
 def _refusal(surface: Surface, message: str, kind: str, status: int, param: str | None) -> web.Response:

@@ -116,7 +116,7 @@ class SimServer:
 
 
 async def serve(options: Options) -> None:
-    """Prints one JSON line when it is ready; serves until SIGTERM or SIGINT, then drains. Raises what killed the engine."""
+    """Prints a JSON line when ready; serves until SIGTERM or SIGINT, then drains. Raises what killed the engine."""
     server = SimServer(options)
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
