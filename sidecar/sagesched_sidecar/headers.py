@@ -43,6 +43,14 @@ DIFFERENCES: tuple[Difference, ...] = (
 )
 
 
+RawFields = Iterable[tuple[bytes, bytes]]
+"""Fields as they were on the wire; parsed ones have lost their case."""
+
+
+def _text(fields: RawFields) -> list[tuple[str, str]]:
+    return [(name.decode("ascii", "replace"), value.decode("utf-8", "surrogateescape")) for name, value in fields]
+
+
 def _listed(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
     """The lower-case field names that Connection lists."""
     return frozenset(
@@ -50,9 +58,9 @@ def _listed(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
     )
 
 
-def end_to_end(headers: Iterable[tuple[str, str]], *, also_without: frozenset[str] = frozenset()) -> CIMultiDict[str]:
+def end_to_end(fields: RawFields, *, also_without: frozenset[str] = frozenset()) -> CIMultiDict[str]:
     """The fields that travel on, in order, with their case and repetitions."""
-    pairs = list(headers)
+    pairs = _text(fields)
     gone = HOP_BY_HOP | _listed(pairs) | also_without
     return CIMultiDict([(name, value) for name, value in pairs if name.lower() not in gone])
 
@@ -61,13 +69,11 @@ _REQUEST_GONE = frozenset({"host", "expect"})
 _SCHEDULED_GONE = _REQUEST_GONE | {"content-length", "accept-encoding"}
 
 
-def to_engine(
-    headers: Iterable[tuple[str, str]], *, api_key: str | None, request_id: str | None = None
-) -> CIMultiDict[str]:
+def to_engine(fields: RawFields, *, api_key: str | None, request_id: str | None = None) -> CIMultiDict[str]:
     """Request headers for the engine; a request id marks a scheduled request."""
     scheduled = request_id is not None
     gone = _SCHEDULED_GONE if scheduled else _REQUEST_GONE
-    result = end_to_end(headers, also_without=gone | {"authorization"} if api_key else gone)
+    result = end_to_end(fields, also_without=gone | {"authorization"} if api_key else gone)
     result = _one_case(result)
     if api_key:
         result["Authorization"] = f"Bearer {api_key}"
@@ -83,11 +89,9 @@ def _one_case(headers: CIMultiDict[str]) -> CIMultiDict[str]:
     return CIMultiDict([(spelt.setdefault(name.lower(), name), value) for name, value in headers.items()])
 
 
-def to_client(
-    headers: Iterable[tuple[str, str]], *, streams: bool, stripped: bool, explain_id: str | None
-) -> CIMultiDict[str]:
+def to_client(fields: RawFields, *, streams: bool, stripped: bool, explain_id: str | None) -> CIMultiDict[str]:
     """Response headers for the client."""
-    result = end_to_end(headers, also_without=frozenset({"content-length"}) if stripped else frozenset())
+    result = end_to_end(fields, also_without=frozenset({"content-length"}) if stripped else frozenset())
     if streams:
         result["X-Accel-Buffering"] = "no"
     if explain_id is not None:

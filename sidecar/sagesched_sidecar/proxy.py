@@ -55,7 +55,7 @@ class Proxy:
                 self.idle.set()
 
     async def _pass(self, request: web.BaseRequest) -> web.StreamResponse:
-        headers = to_engine(request.headers.items(), api_key=self._api_key)
+        headers = to_engine(request.raw_headers, api_key=self._api_key)
         body = body_as_it_comes(request) if request.body_exists else None
         try:
             source = await self._upstream.open(request.method, request.raw_path, headers, body)
@@ -63,7 +63,7 @@ class Proxy:
             return self._refuse(gone.refusal)
         try:
             streams = source.content_type == "text/event-stream"
-            back = to_client(source.headers.items(), streams=streams, stripped=False, explain_id=None)
+            back = to_client(source.raw_headers, streams=streams, stripped=False, explain_id=None)
             return await answer_client(request, source, Untouched(), back, lambda: None)
         except (CutError, ConnectionError):
             return web.Response()

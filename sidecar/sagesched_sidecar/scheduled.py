@@ -91,12 +91,12 @@ class Scheduler:
             return await self._embedder.embed(order.ask.prompt)
 
     async def _serve(self, http: web.BaseRequest, order: Order, serving: Serving) -> web.StreamResponse:
-        headers = to_engine(http.headers.items(), api_key=self._api_key, request_id=order.request.id)
+        headers = to_engine(http.raw_headers, api_key=self._api_key, request_id=order.request.id)
         source = await self._upstream.open("POST", http.raw_path, headers, order.body)
         try:
             serving.begin(source)
             back = to_client(
-                source.headers.items(),
+                source.raw_headers,
                 streams=source.content_type == EVENT_STREAM,
                 stripped=serving.strips,
                 explain_id=order.request.id,
