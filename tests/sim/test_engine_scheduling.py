@@ -81,6 +81,30 @@ def test_a_victim_that_was_scheduled_in_the_same_step_gives_its_tokens_back() ->
     assert (result.prefill_tokens, result.decode_sequences) == (0, 1)
 
 
+def test_when_one_before_it_is_preempted_nobody_is_skipped() -> None:
+    sut = engine(policy="priority", num_blocks=6, max_model_len=24)
+    sut.submit(request("low", 6, 9, priority=9))
+    sut.step()
+    sut.submit(request("high", 8, 9, priority=0))
+    sut.submit(request("third", 5, 9, priority=1))
+    assert sut.step().admitted == ["high", "third"]
+    result = sut.step()
+    assert (result.preempted, result.emitted) == (["low"], ["high", "third"])
+
+
+def test_the_budget_of_a_victim_goes_to_those_after_it() -> None:
+    sut = engine(policy="priority", num_blocks=7, max_model_len=28, max_num_batched_tokens=4)
+    sut.submit(request("low", 1, 20, priority=9))
+    sut.step()
+    sut.submit(request("high", 3, 20, priority=0))
+    sut.step()
+    sut.submit(request("third", 14, 9, priority=1))
+    prefilled = []
+    while not (result := sut.step()).preempted:
+        prefilled.append(result.prefill_tokens)
+    assert (prefilled, result.preempted, result.prefill_tokens) == ([2] * 5, ["low"], 3)
+
+
 def test_nobody_is_admitted_before_all_of_its_prompt_fits() -> None:
     sut = engine(num_blocks=5, max_model_len=20, max_num_batched_tokens=4)
     sut.submit(request("first", 12, 2))
