@@ -1,0 +1,110 @@
+"""What the sidecar answers itself."""
+
+import asyncio
+import json
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+SECRET = "zanzibar"
+CHAT = json.dumps({"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": SECRET}]}).encode()
+ANSWER = json.dumps(
+    {"choices": [{"finish_reason": "stop"}], "usage": {"prompt_tokens": 40, "completion_tokens": 6}}
+).encode()
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(ANSWER), ANSWER)
+
+
+def document(reply):
+    return json.loads(reply.body)
+
+
+async def families(client, sidecar):
+    reply = await client.ask(sidecar, "GET", "/metrics")
+    return {family.name: family for family in text_string_to_metric_families(reply.body.decode())}
+
+
+async def test_ready_while_the_engine_is_there(start, client, fakes):
+    engine, sidecar = await start(lambda seen: fakes.Script([OK]), {"engine": {"metricsIntervalSeconds": 0.01}})
+    assert document(await client.ask(sidecar, "GET", "/healthz")) == {"alive": True}
+    async with asyncio.timeout(5):
+        while (await client.ask(sidecar, "GET", "/readyz")).status != 200:
+            await asyncio.sleep(0.001)
+        await engine.stop()
+        while (reply := await client.ask(sidecar, "GET", "/readyz")).status == 200:
+            await asyncio.sleep(0.001)
+    assert document(reply) == {"ready": False, "draining": False, "engine_reachable": False}
+
+
+async def test_a_waiting_a_running_and_a_finished_request_are_explained(start, client, fakes):
+    go = asyncio.Event()
+    engine, sidecar = await start(lambda seen: fakes.Script([OK], gate=go), {"engine": {"slots": 1}})
+    first = asyncio.ensure_future(client.ask(sidecar, "POST", "/v1/chat/completions", CHAT, "X-Request-Id: one"))
+    await engine.request(0)
+    second = asyncio.ensure_future(client.ask(sidecar, "POST", "/v1/chat/completions", CHAT, "X-Request-Id: two"))
+    async with asyncio.timeout(5):
+        while sidecar.gate.snapshot().waiting < 1:
+            await asyncio.sleep(0.001)
+    assert document(await client.ask(sidecar, "GET", "/sagesched/explain/one"))["phase"] == "running"
+    waiting = document(await client.ask(sidecar, "GET", "/sagesched/explain/two"))
+    assert (waiting["phase"], waiting["ahead"]) == ("waiting", 0)
+    go.set()
+    await asyncio.gather(first, second)
+    reply = await client.ask(sidecar, "GET", "/sagesched/explain/two")
+    ended = document(reply)
+    assert (ended["phase"], ended["ended"]["how"], ended["ended"]["output_tokens"]) == ("ended", "answered", 6)
+    assert {"neighbours", "quantiles", "index", "rank", "levels"} <= set(ended)
+    assert SECRET.encode() not in reply.body
+    assert (await client.ask(sidecar, "GET", "/sagesched/explain/three")).status == 404
+
+
+async def test_status(start, client, fakes):
+    _, sidecar = await start(lambda seen: fakes.Script([OK]), {"engine": {"slots": 3}})
+    await client.ask(sidecar, "POST", "/v1/chat/completions", CHAT)
+    status = document(await client.ask(sidecar, "GET", "/sagesched/status"))
+    assert (status["policy"], status["gate"]["slots"], status["history_rows"]) == ("sagesched", 3, 1)
+
+
+async def test_explanations_are_for_loopback_clients(start, client, fakes, monkeypatch):
+    _, sidecar = await start(lambda seen: fakes.Script([OK]))
+    monkeypatch.setattr("sagesched_sidecar.admin._is_loopback", lambda request: False)
+    for path in ("/sagesched/status", "/sagesched/explain/x"):
+        assert (await client.ask(sidecar, "GET", path)).status == 403
+    assert (await client.ask(sidecar, "GET", "/healthz")).status == 200
+    _, opened = await start(lambda seen: fakes.Script([OK]), {"server": {"explainToAll": True}})
+    assert (await client.ask(opened, "GET", "/sagesched/status")).status == 200
+
+
+async def test_metrics_parse_and_count(start, client, fakes):
+    settings = {"scheduling": {"classes": [{"name": "batch", "priority": 5}]}}
+    _, sidecar = await start(lambda seen: fakes.Script([OK]), settings)
+    await client.ask(sidecar, "POST", "/v1/chat/completions", CHAT, "x-sagesched-class: batch")
+    await client.ask(sidecar, "POST", "/v1/chat/completions", CHAT, "x-sagesched-class: nonsense")
+    found = await families(client, sidecar)
+    waits = {
+        s.labels["class"]: s.value for s in found["sagesched_queue_wait_seconds"].samples if s.name.endswith("_count")
+    }
+    assert waits == {"batch": 1.0, "default": 1.0}
+    for name in ("queue_depth", "queue_age_max_seconds", "dispatch", "rejected", "starvation_promotions", "config_info",
+                 "prediction_neighbours", "prediction_pit_bucket", "prediction_abs_error_tokens", "history_points",
+                 "proxy_overhead_seconds", "upstream_abort", "build_info"):  # fmt: skip
+        assert f"sagesched_{name}" in found
+    assert found["sagesched_unknown_class"].samples[0].value == 1.0
+    assert found["sagesched_history_points"].samples[0].value == 2.0
+
+
+async def test_the_prompt_estimate_learns_from_usage(start, client, fakes):
+    engine, sidecar = await start(lambda seen: fakes.Script([OK], gate=go if seen.header("x-hold") else None))
+    go = asyncio.Event()
+    await client.ask(sidecar, "POST", "/v1/chat/completions", CHAT)
+    held = asyncio.ensure_future(client.ask(sidecar, "POST", "/v1/chat/completions", CHAT, "X-Hold: 1"))
+    await engine.request(1)
+    assert [ticket.request.prompt_tokens for ticket in sidecar.gate.ranking.tickets()] == [40]
+    go.set()
+    await held
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/sagesched/status"])
+async def test_own_paths_never_reach_the_engine(start, client, fakes, path):
+    engine, sidecar = await start(lambda seen: fakes.Script([OK]))
+    await client.ask(sidecar, "GET", path)
+    assert engine.seen == []
