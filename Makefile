@@ -1,0 +1,78 @@
+# Everything runs in .venv, made from the lock files; caches of pip stay where pip keeps them. No target changes the system.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+
+# Tiers of tests that exist, and the pytest marks that choose them; TIERS=all runs every one.
+ALL_TIERS := fast
+TIERS ?= fast
+MARKS_fast := not soak
+CHOSEN := $(if $(filter all,$(TIERS)),$(ALL_TIERS),$(TIERS))
+UNKNOWN := $(filter-out $(ALL_TIERS),$(CHOSEN))
+
+.PHONY: help demo test lint format bench test-soak lock clean
+
+help: ## what there is to run
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+demo: .venv/demo.stamp $(if $(filter sharegpt,$(DATA)),.venv/sharegpt.stamp) ## one bursty workload under fcfs and under sagesched, side by side (DATA=topics|sharegpt|FILE.jsonl LOAD=1.1 SEED=1 ARGS=...)
+	@$(BIN)/sagesched demo $(if $(DATA),--data '$(DATA)') $(if $(LOAD),--load $(LOAD)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+test: .venv/dev.stamp ## unit, law, contract and end-to-end tests (TIERS=all for every tier)
+	@test -z '$(UNKNOWN)' || { echo "test: no tier '$(UNKNOWN)'; there are: $(ALL_TIERS) (or all)" >&2; exit 2; }
+	@$(foreach tier,$(CHOSEN),echo "tier $(tier)" && $(BIN)/python -m pytest -n auto --maxprocesses=4 -q -m '$(MARKS_$(tier))' $(ARGS);)
+
+lint: .venv/dev.stamp ## ruff, mypy strict, import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: .venv/dev.stamp ## what ruff can put right by itself
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: .venv/dev.stamp ## prediction, proxy, streaming and queue against their limits; writes build/bench.json
+	@$(BIN)/python -m bench $(ARGS)
+
+test-soak: .venv/dev.stamp ## 10,000 requests under faults, bounded in time
+	@$(BIN)/python -m pytest tests/soak -m soak -s $(ARGS)
+
+lock: ## the lock files anew from pyproject.toml (needs uv on PATH)
+	@command -v uv >/dev/null || { echo "lock: needs uv; get it with: $(PYTHON) -m pip install uv" >&2; exit 2; }
+	@for pair in cli:demo dev:dev sharegpt:sharegpt; do \
+	  uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 \
+	    --extra $${pair%%:*} pyproject.toml -o requirements/$${pair##*:}.txt; done
+
+clean: ## everything that was made here
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# pip reads only the lock files: versions and hashes are the ones that were tested.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "SageSched needs Python 3.11 or newer, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name another one: make PYTHON=python3.12 ..." >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "'$(PYTHON)' cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }
+	@echo "making .venv"
+	@$(PYTHON) -m venv .venv
+
+.venv/demo.stamp: requirements/demo.txt pyproject.toml | .venv/bin/python
+	@echo "installing what the demo needs (requirements/demo.txt)"
+	@$(INSTALL) -r requirements/demo.txt
+	@$(INSTALL) --no-deps --no-build-isolation -r requirements/build.txt
+	@$(INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/dev.stamp: requirements/dev.txt .venv/demo.stamp
+	@echo "installing what the tests need (requirements/dev.txt)"
+	@$(INSTALL) -r requirements/dev.txt
+	@touch $@
+
+.venv/sharegpt.stamp: requirements/sharegpt.txt .venv/demo.stamp
+	@echo "installing ShareGPT's prompts and answers (requirements/sharegpt.txt)"
+	@$(INSTALL) -r requirements/sharegpt.txt
+	@touch $@

@@ -1,0 +1,27 @@
+"""What a machine cannot run is named and counted in the summary, and is an error when CI=true."""
+
+import os
+
+import pytest
+
+IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+
+
+def _skipped(reporter: pytest.TerminalReporter) -> list[str]:
+    reports = reporter.stats.get("skipped", [])
+    return [f"{r.nodeid}: {r.longrepr[2] if isinstance(r.longrepr, tuple) else r.longrepr}" for r in reports]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = _skipped(terminalreporter)
+    if skipped:
+        terminalreporter.section(f"{len(skipped)} not run on this machine" + (": an error in CI" if IN_CI else ""))
+        for line in skipped:
+            terminalreporter.write_line(line)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if IN_CI and exitstatus == pytest.ExitCode.OK and reporter is not None and _skipped(reporter):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
