@@ -35,7 +35,7 @@ class Admin:
         self.draining = False
 
     def handlers(self) -> dict[str, Handler]:
-        """By path; a path that ends with a slash takes one more segment."""
+        """By path; a path that ends with a slash takes whatever follows."""
         return {
             "/healthz": self._health,
             "/readyz": self._ready,

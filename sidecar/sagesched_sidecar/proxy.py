@@ -31,6 +31,7 @@ class Proxy:
         self._upstream = upstream
         self._scheduled = scheduled
         self._own = own
+        self._prefixes = [path for path in own if path.endswith("/")]
         self._api_key = api_key
         self._rejected = rejected
         self._open = 0
@@ -41,7 +42,7 @@ class Proxy:
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
         path = request.path
-        own = self._own.get(path) or self._own.get(path.rpartition("/")[0] + "/")
+        own = self._own.get(path) or next((self._own[p] for p in self._prefixes if path.startswith(p)), None)
         if own is not None:
             return await own(request)
         self._open += 1
