@@ -62,13 +62,15 @@ class Scheduler:
             self._desk.release(order)
 
     async def _wait_and_serve(self, http: web.BaseRequest, order: Order) -> web.StreamResponse:
+        begun_s = self._clock()
         embedding = await self._embedding(order)
+        embedding_s = self._clock() - begun_s
         self._telemetry.overhead.observe(self._clock() - order.request.arrival_s)
         try:
             place = await self._gate.enter(order.request, embedding, len(order.body))
         except Refused as refused:
             return self._refuse(_refusal(refused), order.surface, order.request.id)
-        self._telemetry.predicted(place.ticket)
+        self._telemetry.predicted(place.ticket, embedding_s)
         serving = Serving(order, place, lambda ended: self._note(order, place, ended))
         try:
             return await self._serve(http, order, serving)
@@ -87,8 +89,7 @@ class Scheduler:
         if order.ask is None:
             self._telemetry.troubled("body-undecodable")
             return None
-        with self._telemetry.embedding.time():
-            return await self._embedder.embed(order.ask.prompt)
+        return await self._embedder.embed(order.ask.prompt)
 
     async def _serve(self, http: web.BaseRequest, order: Order, serving: Serving) -> web.StreamResponse:
         headers = to_engine(http.raw_headers, api_key=self._api_key, request_id=order.request.id)

@@ -58,7 +58,9 @@ class Telemetry:
         self.neighbours = self._histogram(
             "prediction_neighbours", "Neighbours behind a prediction", (0, 1, 5, 10, 30, 100, 300)
         )
-        self.embedding = self._histogram("embedding_seconds", "Embedding a prompt", _FAST_SECONDS)
+        self.embedding = self._histogram(
+            "prediction_seconds", "Embedding a prompt, by what the prediction then rested on", _FAST_SECONDS, "source"
+        )
         self.predictions = self._counter("predictions_total", "Predictions, by the level that counted most", "source")
         self.pit = self._counter("prediction_pit_bucket_total", "Where lengths fell in their predictions", "decile")
         self.error = self._histogram("prediction_abs_error_tokens", "Distance of length and predicted mean", _TOKENS)
@@ -104,9 +106,11 @@ class Telemetry:
         """The sidecar itself answered."""
         self.rejected.labels(self._reason(reason)).inc()
 
-    def predicted(self, ticket: Ticket) -> None:
-        """A request has its turn."""
-        self.predictions.labels(ticket.prediction.source).inc()
+    def predicted(self, ticket: Ticket, embedding_s: float) -> None:
+        """A request has its turn; its embedding took so long."""
+        source = ticket.prediction.source
+        self.predictions.labels(source).inc()
+        self.embedding.labels("timeout" if ticket.embedding is None else _rests_on(source)).observe(embedding_s)
         self.neighbours.observe(ticket.prediction.neighbours.rows.size)
 
     def ended(self, ended: Ended) -> None:
@@ -122,6 +126,10 @@ class Telemetry:
     def exposition(self) -> bytes:
         """The text for a scrape."""
         return generate_latest(self.registry)
+
+
+def _rests_on(source: str) -> str:
+    return "prior" if source == "prior" else "history"
 
 
 class GateCollector(Collector):
