@@ -1,7 +1,7 @@
 """Synthetic traffic from a seed, like public traffic: prompts made of topics, answers as long as ShareGPT's.
 
-A topic is a distribution over the shared vocabulary (words.py): five of its fields in equal parts, under a background
-of all words. Every field serves TOPICS * FIELDS_PER_TOPIC / len(FIELDS) = 10 topics, so that no word is proof of a
+A topic is a distribution over the shared vocabulary (words.py): four of its fields in equal parts, under a background
+of all words. Every field serves TOPICS * FIELDS_PER_TOPIC / len(FIELDS) = 8 topics, so that no word is proof of a
 topic; only many words together are. Frames and prompt lengths are drawn without looking at the topic.
 
 The answer length is `Q(F(rho * z + sqrt(1 - rho^2) * noise))` with z the topic's level, Q ShareGPT's quantile function
@@ -20,7 +20,7 @@ from .quantiles import FloatArray, output_quantile, prompt_quantile
 from .words import CONTEXT, FIELDS, REQUESTS, Field
 
 TOPICS = 48
-FIELDS_PER_TOPIC = 5
+FIELDS_PER_TOPIC = 4
 BACKGROUND = 0.1
 """The share of the content words that come from the whole vocabulary, whatever the topic."""
 RHO = 0.79
@@ -57,7 +57,7 @@ class TopicTraffic:
 
     def draw(self, count: int, rng: np.random.Generator) -> tuple[Exchange, ...]:
         """`count` exchanges whose prompts differ from one another."""
-        topics = rng.integers(TOPICS, size=count)
+        topics = rng.permutation(np.arange(count) % TOPICS)
         noise = rng.standard_normal(count)
         latent = self._rho * self._levels[topics] + np.sqrt(1 - self._rho**2) * noise
         lengths = np.rint(output_quantile(np.interp(latent, self._grid, self._grid_cdf))).astype(np.int64)

@@ -125,29 +125,29 @@ FIELDS: tuple[Field, ...] = tuple(_field(block) for block in _LISTS.strip().spli
 
 
 REQUESTS: tuple[str, ...] = (
-    "Can you explain how to {v} the {a} {n} with a {n} and a {n}?",
-    "Please help me {v} a {n} for the {a} {n}.",
-    "What is the best way to {v} the {n} when the {n} is {a}?",
-    "Give me some ideas about the {n}, the {n} and how to {v} them.",
-    "I want to {v} my {n} before the {a} {n}.",
-    "How does a {n} {v} the {a} {n}?",
-    "Tell me more about the {a} {n} and its {n}.",
-    "Why would anyone {v} the {n} like a {a} {n}?",
-    "Summarize this text about a {n} and the {a} {n}.",
-    "Describe a {a} {n} that can {v} the {n} in the {n}.",
+    "Can you explain how to {v} or {v} the {a} {n} with a {a} {n} and a {n}?",
+    "Please help me {v} a {a} {n} and a {n} for the {a} {n}.",
+    "What is the best way to {v} the {n} and {v} the {n} when the {n} is {a}?",
+    "Give me some ideas about {a} {n}, {n} and {n}, and how to {v} them.",
+    "I want to {v} my {a} {n} and {n} before they {v} the {a} {n}.",
+    "How does a {a} {n} {v} or {v} the {a} {n} in its {n}?",
+    "Tell me more about the {a} {n}, the {n} and the {a} {n} that they {v}.",
+    "Why would anyone {v} the {a} {n} and the {n} like a {a} {n}?",
+    "Summarize this text about the {a} {n}, the {n} and the {a} {n} we {v}.",
+    "Describe a {a} {n} that can {v} the {n} and {v} the {a} {n}.",
 )
 """Frames of a prompt's first sentence."""
 
 CONTEXT: tuple[str, ...] = (
-    "The {n} should be {a}, and the {n} has to {v} it first.",
-    "We tried to {v} the {n} but the {n} was too {a}.",
-    "There is also a {a} {n} near the {n}.",
-    "Some of them {v} every {n}, others only the {a} {n}.",
-    "Keep in mind that the {n} and the {n} must not {v} each other.",
-    "After that, {v} the {n} again and compare it with the {a} {n}.",
-    "My {n} told me that the {a} {n} is important here.",
-    "It was {a} at the time, so they had to {v} the {n} without a {n}.",
-    "In this case the {n} is {a} and no {n} is needed.",
-    "Do not forget the {n}, the {n} and the {a} {n}.",
+    "The {n} should be {a}, and the {a} {n} has to {v} it first.",
+    "We tried to {v} the {a} {n} but the {n} and the {n} were too {a}.",
+    "There is also a {a} {n} near the {n} and the {a} {n}.",
+    "Some of them {v} every {n}, others only {v} the {a} {n}.",
+    "Keep in mind that the {a} {n} and the {n} must not {v} each other.",
+    "After that, {v} the {n} and the {n}, and compare them with the {a} {n}.",
+    "My {n} told me that the {a} {n} and its {n} will {v} it.",
+    "It was {a} at the time, so they had to {v} the {n} without a {a} {n}.",
+    "In this case the {n} is {a}, and no {n} or {n} is needed to {v} it.",
+    "Do not forget the {n}, the {a} {n} and the {a} {n}.",
 )
 """Frames of the sentences that follow."""

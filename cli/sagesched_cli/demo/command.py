@@ -1,0 +1,118 @@
+"""`sagesched demo`: from a command line to a table, a report and a picture."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from sagesched_cli.demo.errors import DemoError
+from sagesched_cli.demo.options import DemoOptions, parse
+from sagesched_cli.demo.picture import page
+from sagesched_cli.demo.progress import Progress
+from sagesched_cli.demo.report import Experiment, Report, report
+from sagesched_cli.demo.runs import Laboratory, Run
+from sagesched_cli.demo.statistics import FloatArray
+from sagesched_cli.demo.tables import text
+from sagesched_sim.workload import sources
+from sagesched_sim.workload.arrivals import bursty
+from sagesched_sim.workload.exchange import WorkloadError
+from sagesched_sim.workload.traffic import Traffic
+
+EXIT_FAILED = 1
+EXIT_USAGE = 64
+EXIT_INTERRUPTED = 130
+FLOOD_GAP_S = 0.002
+"""Wall seconds between requests that are submitted at once: a thousand in one instant would only measure the burst."""
+CAPACITY_STREAM_INTERVAL = 100
+"""Tokens of an event where only the end of an answer counts; the engine's steps take as long whatever it is."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 when everything was measured; 1 when a run failed, 64 for wrong options or data, 130 when interrupted."""
+    try:
+        options = parse(arguments)
+    except ValueError as error:
+        print(f"sagesched demo: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    _allow_many_connections()
+    try:
+        _run_loop(options)
+    except WorkloadError as error:
+        print(f"sagesched demo: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except DemoError as error:
+        print(f"sagesched demo: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("sagesched demo: interrupted; engine and sidecar are ended", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def _run_loop(options: DemoOptions) -> None:
+    """Under uvloop where it is installed, under asyncio's own loop where not."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(_demo(options))
+    else:
+        uvloop.run(_demo(options))
+
+
+def _allow_many_connections() -> None:
+    """Every waiting request is a connection: raise the soft limit on open files; children inherit it."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+
+
+async def _demo(options: DemoOptions) -> None:
+    task = asyncio.current_task()
+    if task is not None and sys.platform != "win32":
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    experiments, history = [], 0
+    total = options.requests * len(options.seeds) * (1 + len(options.policies))
+    with tempfile.TemporaryDirectory(prefix="sagesched-demo-") as folder, Progress(total, sys.stderr) as progress:
+        for seed in options.seeds:
+            traffic = sources.load(options.data, seed, history=options.history, requests=options.requests)
+            history = len(traffic.history)
+            experiments.append(await _experiment(options, traffic, seed, Path(folder), progress))
+    _publish(options, report(options, experiments, history), experiments)
+
+
+async def _experiment(options: DemoOptions, traffic: Traffic, seed: int, files: Path, progress: Progress) -> Experiment:
+    """Capacity first, then the same arrivals under each policy."""
+    logs = options.out.parent / "demo-logs"
+    laboratory = Laboratory(options, traffic, seed=seed, files=files, logs=logs, answered=progress.step)
+    count = len(traffic.measured)
+
+    async def run(policy: str, arrivals_s: FloatArray, name: str, stream_interval: int) -> Run:
+        progress.stage(f"seed {seed}, {name}")
+        return await laboratory.run(policy, arrivals_s, name=f"{name}-{seed}", stream_interval=stream_interval)
+
+    at_once_s = np.arange(count) * FLOOD_GAP_S * options.speedup
+    flood = await run("fcfs", at_once_s, "capacity", CAPACITY_STREAM_INTERVAL)
+    if flood.refusals:
+        raise DemoError(f"capacity: {sum(flood.refusals.values())} of {count} requests refused: {flood.refusals}")
+    capacity_rps = count / flood.makespan_s
+    arrivals_s = bursty(options.load * capacity_rps, count, options.burstiness, np.random.default_rng([seed, 2]))
+    runs = {policy: await run(policy, arrivals_s, policy, options.stream_interval) for policy in options.policies}
+    return Experiment(seed, capacity_rps, traffic.measured, runs)
+
+
+def _publish(options: DemoOptions, found: Report, experiments: Sequence[Experiment]) -> None:
+    picture = options.out.with_suffix(".html")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    picture.write_text(page(found, experiments), encoding="utf-8")
+    print(text(found))
+    print(f"\nWritten: {options.out} and {picture}; logs of engine and sidecar: {options.out.parent / 'demo-logs'}")
