@@ -2,7 +2,8 @@
 
 `G(a) = inf over allowed stops t > a of E[min(X, t) - a | X > a] / P(X <= t | X > a)`. With `F(t) = P(X <= t)` and
 `U(t) = E[min(X, t)]` that is the least slope from the point `(F(a), U(a))` to the points `(F(t), U(t))`, so the first
-edge of a lower convex hull.
+edge of a lower convex hull. Both are kept as sums over what lies beyond, `F - 1` and `U - E[X]`, so that a
+small mass at the far end keeps its digits.
 """
 
 from collections.abc import Sequence
@@ -37,10 +38,8 @@ class IndexTable:
         boundaries: FloatArray | Sequence[float] = (),
     ) -> None:
         self._costs = costs
-        zero = np.zeros(1)
-        self._mass = np.concatenate((zero, np.cumsum(weights)))
-        self._mass[-1] = 1.0
-        self._spent = np.concatenate((zero, np.cumsum(weights * costs)))
+        self._mass = _minus_sums_from(weights)
+        self._spent = _minus_sums_from(weights * costs)
         self._stops = self._stops_for(stopping, np.asarray(boundaries, dtype=np.float64))
         done, used = self._curve(self._stops)
         self._done: list[float] = done.tolist()
@@ -58,7 +57,7 @@ class IndexTable:
             raise ValueError(f"attained: {attained} is not below the largest cost {self._costs[-1]}")
         below = int(np.searchsorted(self._costs, attained, side="right"))
         done = float(self._mass[below])
-        used = float(self._spent[below]) + attained * (1.0 - done)
+        used = float(self._spent[below]) - attained * done
         first = int(np.searchsorted(self._stops, attained, side="right"))
         last = len(self._done) - 1
         stop = last if first == last else self._tangent(first, done, used)
@@ -74,10 +73,10 @@ class IndexTable:
         return np.concatenate((inner, last))
 
     def _curve(self, stops: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """F and U at each stop."""
+        """F - 1 and U - E[X] at each stop."""
         below = np.searchsorted(self._costs, stops, side="right")
         done = self._mass[below]
-        return done, self._spent[below] + stops * (1.0 - done)
+        return done, self._spent[below] - stops * done
 
     def _tangent(self, first: int, done: float, used: float) -> int:
         """The stop at or after `first` with the least slope from (done, used): a search along the hull from `first`."""
@@ -122,3 +121,8 @@ class IndexTable:
             ahead[k] = stack[-1]
             stack.append(k)
         return ahead
+
+
+def _minus_sums_from(values: FloatArray) -> FloatArray:
+    """(n + 1,): minus the sum of all from each place on; 0 after the last."""
+    return np.concatenate((-np.cumsum(values[::-1])[::-1], np.zeros(1)))
