@@ -96,8 +96,7 @@ class HistoryWindow:
 
         `embedding`: (dimensions,) unit float32. Raises ValueError for another shape.
         """
-        if embedding.shape != (self.dimensions,):
-            raise ValueError(f"embedding: expected shape ({self.dimensions},), got {embedding.shape}")
+        self._check_shape(embedding)
         features = features or Features()
         row = self._next
         if self._size == self.capacity:
@@ -116,7 +115,11 @@ class HistoryWindow:
         return row
 
     def nearest(self, group: Group, embedding: Vector, count: int, threshold: float) -> Neighbours:
-        """The `count` nearest records of the group and all at or above `threshold`, at most four times `count`."""
+        """The `count` nearest records of the group and all at or above `threshold`, at most four times `count`.
+
+        Raises ValueError for a vector of another shape, whatever the window holds: it could not be learnt either.
+        """
+        self._check_shape(embedding)
         number = self._groups.get(group)
         if number is None:
             return NO_NEIGHBOURS
@@ -139,6 +142,10 @@ class HistoryWindow:
         if effort not in self._efforts and len(self._efforts) >= 100:
             return 100
         return self._efforts.setdefault(effort, len(self._efforts))
+
+    def _check_shape(self, embedding: Vector) -> None:
+        if embedding.shape != (self.dimensions,):
+            raise ValueError(f"embedding: expected shape ({self.dimensions},), got {embedding.shape}")
 
     def _number(self, group: Group) -> int:
         number = self._groups.get(group)
