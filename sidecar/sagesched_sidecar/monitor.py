@@ -30,7 +30,9 @@ class EngineMonitor:
     async def run(self, seen: Callable[[], None] = lambda: None) -> None:
         """Poll until cancelled; `seen` is called after each look."""
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
-        async with aiohttp.ClientSession(timeout=timeout, headers=self._headers) as session:
+        # No connection is kept: an engine that serves one connection at a time would serve nobody else.
+        connector = aiohttp.TCPConnector(force_close=True)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout, headers=self._headers) as session:
             while True:
                 await self._look(session)
                 seen()

@@ -9,6 +9,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
+from sagesched_sidecar.connector import DirectConnector
 from sagesched_sidecar.errors import (
     BAD_TARGET,
     ENGINE_BAD_ANSWER,
@@ -31,7 +32,7 @@ class Upstream:
         self._base = URL(base_url)
         self._prefix = self._base.raw_path.rstrip("/")
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            connector=DirectConnector(),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),

@@ -35,6 +35,12 @@ class Seen:
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the other side has closed the connection."""
 
+    def note_end(self, read: "asyncio.Future[bytes]") -> None:
+        """The read that watches for the other side's close has ended, by an error too."""
+        if not read.cancelled():
+            read.exception()
+            self.closed.set()
+
     @property
     def target(self) -> str:
         return self.line.split(b" ")[1].decode()
@@ -105,7 +111,7 @@ class RawUpstream:
         self.arrived.set()
         watcher = asyncio.ensure_future(reader.read(1)) if script.end in ("hang", "reset", "close") else None
         if watcher is not None:
-            watcher.add_done_callback(lambda _: seen.closed.set())
+            watcher.add_done_callback(seen.note_end)
         try:
             return await self._write(seen, script, writer)
         finally:

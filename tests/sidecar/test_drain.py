@@ -52,6 +52,7 @@ async def test_at_the_end_what_waits_is_refused(start, client, fakes):
     assert (reply.status, reply.header(REASON)) == (503, "draining")
     assert not runs.done()
     runs.cancel()
+    await asyncio.gather(runs, return_exceptions=True)
 
 
 async def test_a_second_signal_ends_the_drain(start, client, fakes):
@@ -63,6 +64,7 @@ async def test_a_second_signal_ends_the_drain(start, client, fakes):
         await draining
         assert (await waits).status == 503
     runs.cancel()
+    await asyncio.gather(runs, return_exceptions=True)
 
 
 async def test_an_idle_sidecar_is_drained_at_once(start, client, fakes):

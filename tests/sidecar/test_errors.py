@@ -89,6 +89,7 @@ async def test_a_full_queue_is_429_with_retry_after(start, client, fakes):
     assert error_of(reply)["type"] == "rate_limit_error"
     for task in open_ones:
         task.cancel()
+    await asyncio.gather(*open_ones, return_exceptions=True)
 
 
 @pytest.mark.parametrize(
