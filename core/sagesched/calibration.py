@@ -12,17 +12,20 @@ MIN_SERVED = 5
 
 
 class Unit(NamedTuple):
-    """What turns a cost into engine seconds: `cost / mean_cost * mean_service_s`."""
+    """What turns a cost into engine seconds, `cost / mean_cost * mean_service_s`, and tokens into a request's own."""
 
     mean_cost: float = 1.0
     """Mean cost of a request."""
     mean_service_s: float = 1.0
     """Seconds between completions while requests wait."""
+    token_s: float = 0.0
+    """Seconds that a running request takes for a token of its output; 0 while unknown."""
 
     def is_near(self, other: "Unit", factor: float) -> bool:
-        """Whether both parts agree within a factor."""
-        cost, service = self.mean_cost / other.mean_cost, self.mean_service_s / other.mean_service_s
-        return 1 / factor < cost < factor and 1 / factor < service < factor
+        """Whether all parts agree within a factor."""
+        return all(
+            (mine < factor * its and its < factor * mine) or mine == its for mine, its in zip(self, other, strict=True)
+        )
 
 
 class ServiceUnit:
@@ -36,6 +39,7 @@ class ServiceUnit:
         self._predicted = _DecayedMean()
         self._served = _DecayedMean()
         self._service_s = _DecayedMean()
+        self._token_s = _DecayedMean()
         self._since_s: float | None = None
         self._busy_s = 0.0
 
@@ -43,7 +47,8 @@ class ServiceUnit:
         """The unit as known now."""
         cost = self._served if self._served.count >= MIN_SERVED else self._predicted
         service_s = self._service_s.mean if self._service_s.count >= MIN_SERVED else 0.0
-        return Unit(cost.mean or 1.0, service_s or 1.0)
+        token_s = self._token_s.mean if self._token_s.count >= MIN_SERVED else 0.0
+        return Unit(cost.mean or 1.0, service_s or 1.0, token_s)
 
     def predicted(self, cost: float) -> None:
         """A request came that is expected to cost that much."""
@@ -55,9 +60,11 @@ class ServiceUnit:
             self._busy_s += max(0.0, now_s - self._since_s)
         self._since_s = now_s if waiting else None
 
-    def completion(self, cost: float, now_s: float) -> None:
-        """One more request was served, of that cost."""
+    def completion(self, cost: float, output_tokens: int, running_s: float, now_s: float) -> None:
+        """One more request was served: its cost, the tokens of one choice, and for how long it ran."""
         self._served.add(cost)
+        if output_tokens > 0:
+            self._token_s.add(running_s / output_tokens)
         if self._since_s is not None:
             self.busy(True, now_s)
             self._service_s.add(self._busy_s)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -77,6 +77,15 @@ class Belief:
         return self.cost.total(np.arange(step, atoms.tokens[-1], step, dtype=np.float64))
 
 
+class Score(NamedTuple):
+    """What a request is worth waiting for, before the time unit and its arrival come in."""
+
+    amount: float
+    """In the policy's own measure: tokens, or cost."""
+    tokens: float = 0.0
+    """Output tokens still to come, of one choice."""
+
+
 class Policy(Protocol):
     """One order. The score says what a request is worth waiting for; the key turns it into a place among all.
 
@@ -86,10 +95,10 @@ class Policy(Protocol):
     refreshes: bool
     timed: bool
 
-    def score(self, belief: Belief) -> float:
-        """What is believed of the request, as one number."""
+    def score(self, belief: Belief) -> Score:
+        """What is believed of the request."""
 
-    def key(self, request: Request, score: float, unit: Unit) -> float:
+    def key(self, request: Request, score: Score, unit: Unit) -> float:
         """Smaller goes first."""
 
 
@@ -99,10 +108,10 @@ class Fcfs:
     refreshes = False
     timed = False
 
-    def score(self, belief: Belief) -> float:
-        return 0.0
+    def score(self, belief: Belief) -> Score:
+        return Score(0.0)
 
-    def key(self, request: Request, score: float, unit: Unit) -> float:
+    def key(self, request: Request, score: Score, unit: Unit) -> float:
         return request.arrival_s
 
 
@@ -112,37 +121,38 @@ class _SmallestFirst:
     refreshes = True
     timed = False
 
-    def key(self, request: Request, score: float, unit: Unit) -> float:
-        return score / request.weight
+    def key(self, request: Request, score: Score, unit: Unit) -> float:
+        return score.amount / request.weight
 
 
 class Sjf(_SmallestFirst):
     """Shortest mean predicted output first."""
 
-    def score(self, belief: Belief) -> float:
-        return belief.mean_tokens() * belief.request.features.choices
+    def score(self, belief: Belief) -> Score:
+        return Score(belief.mean_tokens() * belief.request.features.choices)
 
 
 class MeanCost(_SmallestFirst):
     """Smallest mean predicted cost first: the index of a host that cannot preempt."""
 
-    def score(self, belief: Belief) -> float:
-        return belief.mean_cost()
+    def score(self, belief: Belief) -> Score:
+        return Score(belief.mean_cost())
 
 
 class Gittins(_SmallestFirst):
     """The paper's order: the index over every stopping time."""
 
-    def score(self, belief: Belief) -> float:
-        return belief.index(Stopping.ANYWHERE)
+    def score(self, belief: Belief) -> Score:
+        return Score(belief.index(Stopping.ANYWHERE))
 
 
 class SageSched:
     """The index over the stopping times that the host has, with the tail boost of paper.md section 4.7.
 
-    `key = arrival - (1/gamma) * ln(1 / (1 - exp(-gamma * s)))`, s being the index in engine seconds: cost over the mean
-    cost, times the mean service time. The setting is gamma times the mean service time, so that one value fits an
-    engine of any speed; 0 leaves the plain index.
+    `key = arrival - own - (1/gamma) * ln(1 / (1 - exp(-gamma * s)))`: s is the index in engine seconds, cost over the
+    mean cost times the mean service time; own is how long the request itself is expected to run, so that what is held
+    back is the time of its last token and not that of its start (docs/adr/0003-boost.md). The setting is gamma times
+    the mean service time, so that one value fits an engine of any speed; 0 leaves the plain index.
     """
 
     refreshes = True
@@ -151,19 +161,21 @@ class SageSched:
     def __init__(self, boost: float) -> None:
         self._boost = boost
 
-    def score(self, belief: Belief) -> float:
-        return belief.index()
+    def score(self, belief: Belief) -> Score:
+        return Score(belief.index(), belief.mean_tokens())
 
-    def key(self, request: Request, score: float, unit: Unit) -> float:
-        relative = score / request.weight / unit.mean_cost
+    def key(self, request: Request, score: Score, unit: Unit) -> float:
+        relative = score.amount / request.weight / unit.mean_cost
         if self._boost == 0:
             return relative
-        return request.arrival_s + unit.mean_service_s / self._boost * boosted(self._boost * relative)
+        must_start_s = request.arrival_s - score.tokens * unit.token_s
+        return must_start_s + unit.mean_service_s / self._boost * boosted(self._boost * relative)
 
 
 def boosted(x: float) -> float:
     """`ln(1 - exp(-x))`, for x > 0 exact at both ends: about ln(x) when small, about -exp(-x) when large."""
-    return math.log(-math.expm1(-max(x, 1e-300)))
+    x = max(x, 1e-300)
+    return math.log(-math.expm1(-x)) if x < 1 else math.log1p(-math.exp(-x))
 
 
 POLICIES: dict[str, Callable[[Scheduling], Policy]] = {

@@ -17,10 +17,10 @@ from sagesched.lengths import FloatArray, LengthDistribution
 from sagesched.request import Features, Outcome, Request
 from sagesched.settings import Scheduling
 
-KAPPA = {"similar": 4.0, "nearest": 10.0, "class": 30.0, "global": 10.0}
+KAPPA = {"similar": 2.0, "nearest": 3.0, "class": 30.0, "global": 10.0}
 """Samples at which a level is trusted as much as everything after it."""
 
-BANDWIDTH = 0.12
+BANDWIDTH = 0.06
 """Similarity over which a neighbour's weight falls by a factor e, from the nearest one down."""
 
 NUMBER_SCALE = 0.5

@@ -8,7 +8,7 @@ from sagesched.calibration import Finished, ServiceUnit, Unit, judge
 from sagesched.explanation import Explanation, explain
 from sagesched.gittins import Stopping
 from sagesched.history import NO_NEIGHBOURS, HistoryWindow, Vector
-from sagesched.policy import Belief, policy_of
+from sagesched.policy import Belief, Score, policy_of
 from sagesched.predictor import PRIOR, Level, Prediction, Predictor
 from sagesched.request import Outcome, Request
 from sagesched.settings import Settings
@@ -109,7 +109,9 @@ class Ranking:
         """It ended with that output; history learns from it."""
         ticket = self._tickets[request_id]
         cost = ticket.belief.cost.total(float(outcome.output_tokens)) * ticket.request.features.choices
-        self._remove(ticket, now_s, served_cost=cost)
+        if ticket.started_s is not None:
+            self._service.completion(cost, outcome.output_tokens, now_s - ticket.started_s, now_s)
+        self._remove(ticket, now_s)
         if self._settings.history.learn and ticket.embedding is not None and outcome.output_tokens > 0:
             self.predictor.learn(ticket.request, ticket.embedding, outcome)
         return judge(ticket.prediction.distribution, outcome.output_tokens)
@@ -117,7 +119,7 @@ class Ranking:
     def drop(self, request_id: str, now_s: float, *, generated_tokens: int = 0) -> None:
         """It left before its end. What it had generated is a censored sample; nothing generated is no sample."""
         ticket = self._tickets[request_id]
-        self._remove(ticket, now_s, served_cost=None)
+        self._remove(ticket, now_s)
         if self._settings.history.learn and ticket.embedding is not None and generated_tokens > 0:
             self.predictor.learn(
                 ticket.request, ticket.embedding, Outcome(output_tokens=generated_tokens, censored=True)
@@ -150,7 +152,7 @@ class Ranking:
             bare = PRIOR.truncate(request.features.max_tokens)
             return Prediction(bare, (Level("prior", 1.0, 0.0, PRIOR),), NO_NEIGHBOURS), type(error).__name__
 
-    def _rank(self, request: Request, score: float) -> Rank:
+    def _rank(self, request: Request, score: Score) -> Rank:
         return Rank(request.priority, self._policy.key(request, score, self._unit), request.arrival_s, request.id)
 
     def _rank_anew(self, ticket: Ticket) -> None:
@@ -159,11 +161,9 @@ class Ranking:
         if ticket.phase is Phase.WAITING:
             self._waiting.push(ticket.rank)
 
-    def _remove(self, ticket: Ticket, now_s: float, served_cost: float | None) -> None:
+    def _remove(self, ticket: Ticket, now_s: float) -> None:
         if ticket.phase is Phase.WAITING:
             self._waiting.remove(ticket.request.id)
-        if served_cost is not None:
-            self._service.completion(served_cost, now_s)
         del self._tickets[ticket.request.id]
         self._note_waiting(now_s)
         self._recalibrate()

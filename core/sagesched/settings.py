@@ -34,9 +34,9 @@ class Scheduling(_Section, frozen=True):
     policy: PolicyName = "sagesched"
     bucket_tokens: Annotated[int, Meta(ge=1, le=100_000)] = 200
     similarity_threshold: Annotated[float, Meta(ge=-1, le=1)] = 0.8
-    neighbours: Annotated[int, Meta(ge=1, le=1000)] = 30
+    neighbours: Annotated[int, Meta(ge=1, le=1000)] = 50
     """The nearest k that stand in where few are above the threshold."""
-    boost: Annotated[float, Meta(ge=0, le=10)] = 0.033
+    boost: Annotated[float, Meta(ge=0, le=10)] = 0.02
     """gamma of paper.md 4.7 times the mean service time, so without a unit; 0 turns the tail boost off."""
     alpha: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0
     """Cost of one uncached prompt token, in the units of the cost; 0 is the paper's."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from sagesched.history import Vector
-from sagesched.policy import Belief
+from sagesched.policy import Belief, Score
 from sagesched.predictor import Prediction
 from sagesched.request import Request
 from sagesched.waiting import Rank
@@ -25,7 +25,7 @@ class Ticket:
     embedding: Vector | None
     prediction: Prediction
     belief: Belief
-    score: float
+    score: Score
     rank: Rank
     phase: Phase = Phase.WAITING
     started_s: float | None = None
