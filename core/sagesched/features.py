@@ -34,7 +34,9 @@ MAX_ITEMS = 1000
 MIN_CHARACTERS = 50
 """Fewer characters are people in a story, which are items."""
 
-_TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[.!?;%\n]")
+_TOKEN = re.compile(r"[^\W\d_]+|\d+(?:[.,]\d+)*|[.!?;%\n]")
+_ASCII_TOKEN = re.compile(r"[a-z]+|[0-9]+(?:[.,][0-9]+)*|[.!?;%\n]")
+"""The same rule for ASCII text alone, in half the time."""
 _THOUSANDS = re.compile(r"[.,](?=\d{3}(?:[.,]|$))")
 _IDEOGRAPHS = re.compile(r"([千万]?)[个個汉漢文]?[字자]")
 _NUMBER_WORDS = frozenset((*NUMBERS, *MULTIPLIERS))
@@ -52,7 +54,8 @@ def features_of(
 
 def asked_tokens(prompt: str) -> float | None:
     """The largest amount that the prompt asks for, in approximate tokens, 1 to `MAX_ASKED_TOKENS`; None if none."""
-    tokens = [*_TOKEN.findall(_scanned(prompt).lower()), _END, _END]
+    scanned = _scanned(prompt).lower()
+    tokens = [*(_ASCII_TOKEN if scanned.isascii() else _TOKEN).findall(scanned), _END, _END]
     numbers = [at for at, token in enumerate(tokens) if token[0].isdecimal() or token in _NUMBER_WORDS]
     lengths, each, counts = [0.0], [0.0], [0.0]
     for at in numbers:

@@ -8,6 +8,7 @@ pasted material between), and the prompt's length is two coordinates of the vect
 import math
 import zlib
 from importlib.resources import files
+from itertools import chain
 from typing import IO, Any
 
 import numpy as np
@@ -65,26 +66,33 @@ class StaticEmbedder:
     def _meaning(self, words: list[str]) -> FloatArray:
         """Unit vector (dimensions - 2,) of the words; zero if they cancel out."""
         rows, weights = weighted_rows(self._pieces, words)
-        factors = np.array(weights, dtype=np.float32) * self._scales[rows]
-        total: FloatArray = factors @ self._rows[rows].astype(np.float32)
-        return _unit(total)
+        return _unit((weights * self._scales[rows]) @ self._rows.take(rows, axis=0).astype(np.float32))
 
 
-def weighted_rows(pieces: WordPieces, words: list[str]) -> tuple[list[int], list[float]]:
+def weighted_rows(pieces: WordPieces, words: list[str]) -> tuple[NDArray[np.intp], FloatArray]:
     """The table's rows for the distinct words, and a weight in (0, 1] for each by its word's place in the text."""
-    # The later of equal keys wins in a dict: this is each word's distance to the end, and to the start reversed.
-    distances = range(len(words) - 1, -1, -1)
-    to_start = dict(zip(reversed(words), distances, strict=True))
-    to_end = dict(zip(words, distances, strict=True))
-    rows: list[int] = []
-    weights: list[float] = []
-    for word, start in to_start.items():
-        end = to_end[word]
-        weight = HALF_WEIGHT_WORDS / (HALF_WEIGHT_WORDS + (start if start < end else end))
-        for row in pieces.rows(word):
-            rows.append(row)
-            weights.append(weight)
+    nearest = _distances_to_nearer_end(words)
+    found = pieces.rows_of(nearest)
+    distances = np.fromiter(nearest.values(), dtype=np.float32, count=len(nearest))
+    weights = np.float32(HALF_WEIGHT_WORDS) / (np.float32(HALF_WEIGHT_WORDS) + distances)
+    rows = np.fromiter(chain.from_iterable(found), dtype=np.intp)
+    if len(rows) > len(found):
+        weights = np.repeat(weights, [len(of_word) for of_word in found])
     return rows, weights
+
+
+def _distances_to_nearer_end(words: list[str]) -> dict[str, int]:
+    """Each distinct word's least distance to the start or the end, in words."""
+    # From the middle outwards, left and right in turn: of equal keys a dict keeps the last value, here the least.
+    half = (len(words) + 1) // 2
+    outwards = [""] * len(words)
+    outwards[0::2] = words[half - 1 :: -1]
+    outwards[1::2] = words[half:]
+    left = range(half - 1, -1, -1)
+    distances = [0] * len(words)
+    distances[0::2] = left
+    distances[1::2] = left[len(words) % 2 :]
+    return dict(zip(outwards, distances, strict=True))
 
 
 def _unit(vector: FloatArray) -> FloatArray:

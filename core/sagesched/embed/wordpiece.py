@@ -3,12 +3,14 @@
 import re
 import unicodedata
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 MAX_WORD_CHARACTERS = 32
 """Longer words are cut, so that neither the search for pieces nor the cache grows with hostile input."""
 MAX_CACHED_WORDS = 20_000
 
+# The same rule for ASCII text alone, in half the time.
+_ASCII_WORD = re.compile(r"[a-z0-9]+|[^\sa-z0-9]")
 # Scripts without spaces between words (kana, Han, Hangul) are read by character, all else by word; any other visible
 # character stands for itself.
 _WORD = re.compile(r"[^\W_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+|\S")
@@ -16,7 +18,7 @@ _WORD = re.compile(r"[^\W_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+
 
 def words_of(text: str) -> list[str]:
     """The lower-case words and symbols of the text, in order."""
-    return _WORD.findall(text.lower())
+    return (_ASCII_WORD if text.isascii() else _WORD).findall(text.lower())
 
 
 class WordPieces:
@@ -27,15 +29,16 @@ class WordPieces:
         self._spare_rows = spare_rows
         self._cache: dict[str, tuple[int, ...]] = {}
 
-    def rows(self, word: str) -> tuple[int, ...]:
-        """Rows of the word's pieces, at least one. The cache only saves time: it never changes the answer."""
-        word = word[:MAX_WORD_CHARACTERS]
-        rows = self._cache.get(word)
-        if rows is None:
-            rows = self._pieces(word) or self._pieces(_without_accents(word)) or (self._spare_row(word),)
-            if len(self._cache) >= MAX_CACHED_WORDS:
-                self._cache.clear()
-            self._cache[word] = rows
+    def rows_of(self, words: Collection[str]) -> list[tuple[int, ...]]:
+        """For each word the rows of its pieces, at least one. The cache never changes the answer."""
+        known = list(map(self._cache.get, words))
+        return [rows or self._looked_up(word[:MAX_WORD_CHARACTERS]) for word, rows in zip(words, known, strict=True)]
+
+    def _looked_up(self, word: str) -> tuple[int, ...]:
+        rows = self._pieces(word) or self._pieces(_without_accents(word)) or (self._spare_row(word),)
+        if len(self._cache) >= MAX_CACHED_WORDS:
+            self._cache.clear()
+        self._cache[word] = rows
         return rows
 
     def _pieces(self, word: str) -> tuple[int, ...]:
