@@ -164,15 +164,19 @@ def decode(document: Any) -> Settings:
     try:
         return msgspec.convert({} if document is None else document, Settings)
     except msgspec.ValidationError as error:
-        raise SettingsError(_readable(str(error))) from None
+        raise SettingsError(_readable(error)) from None
 
 
-def _readable(message: str) -> str:
-    """msgspec's `what - at `$.path`` turned into `path: what`."""
-    what, found, path = message.partition(" - at `")
-    if not found:
-        return what
-    return f"{path.rstrip('`').removeprefix('$').removeprefix('.') or 'the file'}: {what}"
+def _readable(error: msgspec.ValidationError) -> str:
+    """msgspec's `what - at `$.path`` turned into `path: what`; what CHECKS say starts with its path already."""
+    if error.__cause__ is not None:
+        return str(error.__cause__)
+    what, _, place = str(error).partition(" - at ")
+    path = place.removeprefix("`key` in ").strip("`").removeprefix("$").removeprefix(".")
+    unknown = what.removeprefix("Object contains unknown field ")
+    if unknown != what:
+        return f"{path}.{unknown.strip('`')}: unknown field; remove it or correct its name".removeprefix(".")
+    return f"{path or 'the file'}: {what}"
 
 
 def dump(settings: Settings) -> bytes:
