@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from sagesched.calibration import Unit
 from sagesched.gittins import Stopping
 from sagesched.lengths import LengthDistribution
-from sagesched.policy import POLICIES, Belief, Policy, boosted, policy_of
+from sagesched.policy import POLICIES, Belief, Policy, Score, boosted, policy_of
 from sagesched.request import Features, Request
 from sagesched.settings import Scheduling
 
 LAW = settings(max_examples=60, deadline=None)
-units = st.builds(Unit, st.floats(1, 1e8), st.floats(1e-3, 100))
-scores = st.floats(1, 1e9)
+units = st.builds(Unit, st.floats(1, 1e8), st.floats(1e-3, 100), st.just(0.0) | st.floats(1e-3, 1))
+amounts = st.floats(1, 1e9)
+tokens = st.floats(1, 1e4)
+scores = st.builds(Score, amounts, tokens)
 arrivals = st.floats(0, 1e5)
 weights = st.floats(0.01, 100)
 boosts = st.floats(1e-3, 10)
@@ -41,18 +43,18 @@ def sagesched(boost: float) -> Policy:
 @LAW
 @given(scores, scores, arrivals, arrivals, weights, weights, units)
 def test_without_boost_the_order_is_the_index_over_the_weight(
-    a: float, b: float, at: float, bt: float, aw: float, bw: float, unit: Unit
+    a: Score, b: Score, at: float, bt: float, aw: float, bw: float, unit: Unit
 ) -> None:
-    assume(abs(a / aw - b / bw) > 1e-9 * (a / aw))
+    assume(abs(a.amount / aw - b.amount / bw) > 1e-9 * (a.amount / aw))
     plain = sagesched(0.0)
     goes_first = plain.key(request(at, aw), a, unit) < plain.key(request(bt, bw), b, unit)
-    assert goes_first == (a / aw < b / bw), "whatever the arrivals and the unit"
+    assert goes_first == (a.amount / aw < b.amount / bw), "whatever the arrivals and the unit"
 
 
 @LAW
 @given(names, boosts, scores, arrivals, weights, st.floats(1, 100), units)
 def test_more_weight_never_goes_later(
-    name: str, boost: float, score: float, arrival: float, weight: float, more: float, unit: Unit
+    name: str, boost: float, score: Score, arrival: float, weight: float, more: float, unit: Unit
 ) -> None:
     policy = policy_of(Scheduling(policy=name, boost=boost))
     assert policy.key(request(arrival, weight * more), score, unit) <= policy.key(request(arrival, weight), score, unit)
@@ -61,17 +63,19 @@ def test_more_weight_never_goes_later(
 @LAW
 @given(boosts, scores, weights, weights, arrivals, units)
 def test_a_weight_is_a_part_of_the_cost(
-    boost: float, score: float, weight: float, other: float, arrival: float, unit: Unit
+    boost: float, score: Score, weight: float, other: float, arrival: float, unit: Unit
 ) -> None:
     policy = sagesched(boost)
-    one = policy.key(request(arrival, weight), score * weight, unit)
-    assert one == pytest.approx(policy.key(request(arrival, other), score * other, unit), rel=1e-6, abs=1e-6)
+    one, two = (
+        policy.key(request(arrival, w), score._replace(amount=score.amount * w), unit) for w in (weight, other)
+    )
+    assert one == pytest.approx(two, rel=1e-6, abs=1e-6)
 
 
 @LAW
 @given(boosts, scores, arrivals, st.floats(1e-3, 1e4), units)
 def test_of_equal_scores_the_earlier_goes_first(
-    boost: float, score: float, arrival: float, later: float, unit: Unit
+    boost: float, score: Score, arrival: float, later: float, unit: Unit
 ) -> None:
     policy = sagesched(boost)
     assume(abs(policy.key(request(arrival), score, unit)) < 1e9 * later)
@@ -79,22 +83,33 @@ def test_of_equal_scores_the_earlier_goes_first(
 
 
 @LAW
-@given(boosts, st.floats(0, 20), st.floats(1.01, 100), st.floats(0, 100), units)
-def test_of_equal_arrivals_the_smaller_goes_first(
-    boost: float, x: float, factor: float, arrival: float, unit: Unit
+@given(boosts, st.floats(0, 20), st.floats(1.01, 100), st.floats(0, 100), tokens, units)
+def test_of_equal_arrivals_and_lengths_the_smaller_goes_first(
+    boost: float, x: float, factor: float, arrival: float, length: float, unit: Unit
 ) -> None:
     """Strictly while the boost tells scores apart, `x` being the smaller one's exponent; never the other way round."""
     policy = sagesched(boost)
-    score = max(x, 1e-6) * unit.mean_cost / boost
-    small, large = policy.key(request(arrival), score, unit), policy.key(request(arrival), score * factor, unit)
+    amount = max(x, 1e-6) * unit.mean_cost / boost
+    small, large = (policy.key(request(arrival), Score(amount * by, length), unit) for by in (1, factor))
     assert small <= large
     assert small < large or x > 10 or unit.mean_service_s / boost < 1e-2
 
 
 @LAW
+@given(boosts, amounts, tokens, st.floats(0, 1e4), arrivals, units)
+def test_what_runs_longer_at_equal_cost_never_goes_later(
+    boost: float, amount: float, length: float, more: float, arrival: float, unit: Unit
+) -> None:
+    """Its last token is held back no more than the other's, so it must start as much earlier as it runs longer."""
+    policy = sagesched(boost)
+    short, long = (policy.key(request(arrival), Score(amount, tokens), unit) for tokens in (length, length + more))
+    assert short - long == pytest.approx(more * unit.token_s, rel=1e-6, abs=1e-4)
+
+
+@LAW
 @given(boosts, scores, scores, arrivals, arrivals, units, st.floats(-1e4, 1e4))
 def test_the_order_does_not_depend_on_where_the_clock_starts(
-    boost: float, a: float, b: float, at: float, bt: float, unit: Unit, shift: float
+    boost: float, a: Score, b: Score, at: float, bt: float, unit: Unit, shift: float
 ) -> None:
     """A key is computed once; two requests compare the same whenever that was, since no key holds a `now`."""
     policy = sagesched(boost)
@@ -108,23 +123,23 @@ def test_the_order_does_not_depend_on_where_the_clock_starts(
 @LAW
 @given(boosts, scores, arrivals, units, st.floats(0.1, 10), st.floats(0.1, 10))
 def test_units_of_time_and_of_cost_do_not_matter(
-    boost: float, score: float, arrival: float, unit: Unit, time: float, cost: float
+    boost: float, score: Score, arrival: float, unit: Unit, time: float, cost: float
 ) -> None:
     policy = sagesched(boost)
-    scaled = policy.key(
-        request(arrival * time), score * cost, Unit(unit.mean_cost * cost, unit.mean_service_s * time)
-    )
+    other = Unit(unit.mean_cost * cost, unit.mean_service_s * time, unit.token_s * time)
+    scaled = policy.key(request(arrival * time), score._replace(amount=score.amount * cost), other)
     expected = time * policy.key(request(arrival), score, unit)
-    assert scaled == pytest.approx(expected, rel=1e-6, abs=1e-6 * (1 + arrival))
+    assert scaled == pytest.approx(expected, rel=1e-6, abs=1e-6 * (1 + arrival + score.tokens))
 
 
 @LAW
-@given(boosts, arrivals, units)
-def test_a_request_too_large_to_boost_keeps_its_arrival(boost: float, arrival: float, unit: Unit) -> None:
-    """So the largest waits for what came before it at most, and no stream of small ones holds it back for ever."""
+@given(boosts, scores, arrivals, units)
+def test_nothing_is_held_back_beyond_its_arrival(boost: float, score: Score, arrival: float, unit: Unit) -> None:
+    """So what comes later by more than the largest boost never passes it: no stream of small ones starves it."""
     policy = sagesched(boost)
-    assert policy.key(request(arrival), 1e6 * unit.mean_cost / boost, unit) == arrival
-    assert policy.key(request(arrival), unit.mean_cost, unit) <= arrival
+    assert policy.key(request(arrival), score, unit) <= arrival
+    boundless = policy.key(request(arrival), Score(1e6 * unit.mean_cost / boost, score.tokens), unit)
+    assert boundless == arrival - score.tokens * unit.token_s
 
 
 @LAW
@@ -142,9 +157,9 @@ def test_boosted_has_no_hole_at_nothing() -> None:
 
 
 @LAW
-@given(names, boosts, st.floats(0, 1e12), arrivals, weights, units)
+@given(names, boosts, st.builds(Score, st.floats(0, 1e12), st.floats(0, 1e6)), arrivals, weights, units)
 def test_every_key_is_a_number(
-    name: str, boost: float, score: float, arrival: float, weight: float, unit: Unit
+    name: str, boost: float, score: Score, arrival: float, weight: float, unit: Unit
 ) -> None:
     policy = policy_of(Scheduling(policy=name, boost=boost))
     assert math.isfinite(policy.key(request(arrival, weight), score, unit))
@@ -200,17 +215,18 @@ def test_what_outlives_its_atoms_costs_ever_more(of: LengthDistribution, age: in
 def test_each_policy_s_score_and_key() -> None:
     unit, of = Unit(50.0, 2.0), LengthDistribution.from_samples([10, 1000])
     held = belief(of, choices=2)
-    scores = {name: policy_of(Scheduling(policy=name)).score(held) for name in POLICIES}
-    assert scores == {
+    amounts = {name: policy_of(Scheduling(policy=name)).score(held).amount for name in POLICIES}
+    assert amounts == {
         "fcfs": 0.0,
         "sjf": pytest.approx(2 * 505),
         "mean": held.index(Stopping.NEVER),
         "gittins": held.index(Stopping.ANYWHERE),
         "sagesched": held.index(Stopping.BOUNDARIES),
     }
-    assert policy_of(Scheduling(policy="fcfs")).key(request(7.0, 3.0), 99.0, unit) == 7.0
+    assert policy_of(Scheduling()).score(held).tokens == held.mean_tokens() == pytest.approx(505)
+    assert policy_of(Scheduling(policy="fcfs")).key(request(7.0, 3.0), Score(99.0, 5.0), unit) == 7.0
     for name in ("sjf", "mean", "gittins"):
-        assert policy_of(Scheduling(policy=name)).key(request(7.0, 3.0), 99.0, unit) == 33.0
+        assert policy_of(Scheduling(policy=name)).key(request(7.0, 3.0), Score(99.0, 5.0), unit) == 33.0
 
 
 def test_alpha_prices_the_prefill_before_the_first_token_only() -> None:

@@ -1,0 +1,93 @@
+"""Laws of the time unit, and of how predictions are judged."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sagesched.calibration import ServiceUnit, Unit, judge
+from sagesched.lengths import LengthDistribution
+
+LAW = settings(max_examples=60, deadline=None)
+
+
+@LAW
+@given(st.floats(1, 1e9), st.floats(1e-3, 100), st.floats(1e-3, 1), st.integers(20, 80))
+def test_a_steady_engine_is_learnt(cost: float, seconds: float, token_s: float, served: int) -> None:
+    unit, now = ServiceUnit(), 1000.0
+    unit.busy(True, now)
+    for k in range(served):
+        now += seconds
+        unit.completion(cost, 10 + k, token_s * (10 + k), now)
+    assert unit.unit() == pytest.approx((cost, seconds, token_s), rel=1e-6)
+
+
+@LAW
+@given(st.lists(st.tuples(st.floats(0, 1e9), st.integers(0, 50), st.floats(-5, 100), st.booleans()), max_size=40))
+def test_it_is_positive_whatever_happened(events: list[tuple[float, int, float, bool]]) -> None:
+    """Also with clocks that step back, nothing served, and outputs of no tokens."""
+    unit, now = ServiceUnit(), 0.0
+    for cost, tokens, seconds, waiting in events:
+        now += seconds
+        unit.predicted(cost)
+        unit.busy(waiting, now)
+        unit.completion(cost, tokens, max(0.0, seconds), now)
+        made = unit.unit()
+        assert made.mean_cost > 0
+        assert made.mean_service_s > 0
+        assert made.token_s >= 0
+        assert made.is_near(made, 1.01)
+
+
+def test_an_idle_engine_says_nothing_of_its_speed() -> None:
+    unit, now = ServiceUnit(), 0.0
+    for _ in range(50):
+        now += 3600
+        unit.completion(10.0, 4, 8.0, now)
+    assert unit.unit() == pytest.approx((10.0, 1.0, 2.0))
+    unit.busy(True, now)
+    for _ in range(50):
+        now += 2
+        unit.completion(10.0, 4, 8.0, now)
+    assert unit.unit().mean_service_s == pytest.approx(2)
+
+
+def test_before_anything_was_served_predictions_give_the_cost() -> None:
+    unit = ServiceUnit()
+    assert unit.unit() == Unit(1.0, 1.0, 0.0)
+    unit.predicted(30.0)
+    assert unit.unit().mean_cost == 30.0
+
+
+def test_a_change_of_speed_is_followed() -> None:
+    unit, now = ServiceUnit(), 0.0
+    unit.busy(True, now)
+    for seconds in [1.0] * 300 + [3.0] * 300:
+        now += seconds
+        unit.completion(1.0, 1, 1.0, now)
+    assert unit.unit().mean_service_s == pytest.approx(3, rel=0.05)
+
+
+@LAW
+@given(st.floats(1, 1e6), st.floats(1, 1e6), st.floats(1.01, 2))
+def test_nearness_is_symmetric(one: float, other: float, factor: float) -> None:
+    a, b = Unit(one, 1.0), Unit(other, 1.0)
+    if abs(max(one, other) / min(one, other) - factor) > 1e-6:
+        assert a.is_near(b, factor) == b.is_near(a, factor) == (max(one, other) / min(one, other) < factor)
+
+
+def test_pits_of_a_true_distribution_are_uniform_and_most_are_covered() -> None:
+    rng = np.random.default_rng(1)
+    truth = LengthDistribution.from_samples(rng.integers(1, 2000, 400))
+    drawn = rng.choice(truth.tokens, 3000, p=truth.weights).astype(int)
+    judged = [judge(truth, int(one)) for one in drawn]
+    pits = np.sort([one.pit for one in judged])
+    assert np.abs(pits - (np.arange(3000) + 0.5) / 3000).max() < 0.04
+    assert np.mean([one.covered for one in judged]) == pytest.approx(0.8, abs=0.04)
+    assert {one.predicted_mean_tokens for one in judged} == {truth.mean()}
+
+
+def test_the_pit_at_a_point_is_the_middle_of_its_jump() -> None:
+    point = LengthDistribution.point(10)
+    assert [judge(point, n).pit for n in (9, 10, 11)] == [0.0, 0.5, 1.0]
+    assert [judge(point, n).covered for n in (9, 10, 11)] == [False, True, False]
