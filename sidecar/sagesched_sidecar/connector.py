@@ -2,10 +2,22 @@
 
 import asyncio
 import ipaddress
+from functools import partial
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.tracing import Trace
+
+
+class EngineConnection(ResponseHandler):
+    """A connection whose reset is a cut, also of an answer that ends with the connection and so has no other mark."""
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection is gone."""
+        payload = self._payload
+        if exc is not None and payload is not None and not payload.is_eof():
+            payload.set_exception(aiohttp.ClientPayloadError("the engine reset the connection"))
+        super().connection_lost(exc)
 
 
 class DirectConnector(aiohttp.TCPConnector):
@@ -14,6 +26,7 @@ class DirectConnector(aiohttp.TCPConnector):
 
     def __init__(self) -> None:
         super().__init__(limit=0, force_close=True)
+        self._factory = partial[ResponseHandler](EngineConnection, loop=asyncio.get_running_loop())
 
     async def _create_connection(
         self,
@@ -27,7 +40,7 @@ class DirectConnector(aiohttp.TCPConnector):
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout.sock_connect):
-                _, protocol = await loop.create_connection(lambda: ResponseHandler(loop), host, port)
+                _, protocol = await loop.create_connection(self._factory, host, port)
         except TimeoutError as error:
             raise aiohttp.ConnectionTimeoutError(f"no connection to {host}:{port}") from error
         except OSError as error:

@@ -1,5 +1,7 @@
 """Bytes of one exchange: the client's body in, the engine's answer out, each as it comes."""
 
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable
 
 import aiohttp
@@ -8,6 +10,9 @@ from multidict import CIMultiDict
 
 from sagesched_sidecar.errors import BAD_BODY, BODY_TOO_LARGE, Refusal
 from sagesched_sidecar.streams import Passage
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+"""struct linger: on, zero seconds."""
 
 
 class CutError(Exception):
@@ -116,5 +121,8 @@ def _end_unclean(request: web.BaseRequest) -> None:
         return
     if request.version >= aiohttp.HttpVersion11:
         transport.close()
-    else:
-        transport.abort()
+        return
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    transport.abort()

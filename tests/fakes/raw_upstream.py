@@ -1,6 +1,8 @@
 """An engine of raw sockets: it writes scripted bytes, cut where the script says, and records what came and went."""
 
 import asyncio
+import socket
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -131,6 +133,7 @@ class RawUpstream:
         if script.end == "hang":
             await seen.closed.wait()
         if script.end == "reset":
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
         return script.end == "keep"
 

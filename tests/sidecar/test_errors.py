@@ -59,6 +59,29 @@ async def test_a_cut_answer_reads_as_cut_and_loses_no_byte(start, client, fakes,
     assert len(sidecar.gate.ranking.predictor.window) == 0
 
 
+async def test_a_reset_is_a_cut_where_the_answer_ends_with_the_connection(start, client, fakes):
+    go_on = asyncio.Event()
+    pieces = [b"HTTP/1.1 200 OK\r\n\r\nabc", b"def"]
+    _, sidecar = await start(lambda seen: fakes.Script(pieces, "reset", between=go_on))
+    reader, writer = await asyncio.open_connection(*sidecar.address)
+    writer.write(client.request_bytes("GET", "/x"))
+    await reader.readuntil(b"abc")
+    go_on.set()
+    async with asyncio.timeout(5):
+        rest = await reader.read()
+    writer.close()
+    assert b"0\r\n\r\n" not in rest
+
+
+async def test_a_cut_answer_is_a_reset_for_an_http_1_0_client(start, fakes):
+    _, sidecar = await start(lambda seen: fakes.Script([b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"]))
+    reader, writer = await asyncio.open_connection(*sidecar.address)
+    writer.write(b"GET /x HTTP/1.0\r\n\r\n")
+    with pytest.raises(ConnectionResetError):
+        await reader.read()
+    writer.close()
+
+
 @pytest.mark.parametrize("fields", [[], ["Transfer-Encoding: chunked"]])
 async def test_a_body_beyond_the_bound_is_413(start, client, fakes, fields):
     engine, sidecar = await start(lambda seen: fakes.Script([]), {"server": {"maxBodyBytes": 2000}})
