@@ -7,8 +7,9 @@ effective number of samples, and the prior takes the rest. docs/adr/0002-back-of
 constants.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,17 +18,25 @@ from sagesched.lengths import FloatArray, LengthDistribution
 from sagesched.request import Features, Outcome, Request
 from sagesched.settings import Scheduling
 
-KAPPA = {"similar": 2.0, "nearest": 3.0, "class": 30.0, "global": 10.0}
-"""Samples at which a level is trusted as much as everything after it."""
 
-BANDWIDTH = 0.06
-"""Similarity over which a neighbour's weight falls by a factor e, from the nearest one down."""
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The constants of the chain."""
 
-NUMBER_SCALE = 0.5
-"""ln(asked / asked) over which a neighbour's weight falls by a factor e."""
+    similar: float = 2.0
+    """kappa of the records above the threshold: samples at which they are trusted as much as all that comes after."""
+    nearest: float = 3.0
+    in_class: float = 30.0
+    in_all: float = 10.0
+    bandwidth: float = 0.06
+    """Cosine over which a neighbour's weight falls by a factor e, from the nearest one down."""
+    number_scale: float = 0.5
+    """ln(asked / asked) over which a neighbour's weight falls by a factor e."""
+    number_mismatch: float = 0.3
+    """Weight of a neighbour that asks for an amount where the request does not, or the other way."""
+    effort_mismatch: float = 0.1
+    tools_mismatch: float = 0.3
 
-MISMATCH = {"number": 0.3, "effort": 0.1, "tools": 0.3}
-"""Weight of a neighbour that names a number where the request does not (or the other way), and so on."""
 
 BACKGROUND_ATOMS = 48
 REFRESH_RECORDS = 64
@@ -66,8 +75,9 @@ class Prediction:
 class Predictor:
     """Predicts from a history window, and teaches it."""
 
-    def __init__(self, settings: Scheduling, window: HistoryWindow) -> None:
+    def __init__(self, settings: Scheduling, window: HistoryWindow, chain: Chain | None = None) -> None:
         self._settings = settings
+        self._chain = chain or Chain()
         self.window = window
         self._backgrounds: dict[tuple[Group, int], _Background] = {}
         self._learnt = 0
@@ -79,14 +89,8 @@ class Predictor:
         near = NO_NEIGHBOURS
         if embedding is not None:
             near = self.window.nearest(group, embedding, self._settings.neighbours, self._settings.similarity_threshold)
-        own = [*self._near_levels(request.features, near)]
+        levels, left = _share_out(self._near_levels(request.features, near))
         behind = self._background(group, length_class(request.prompt_tokens, request.features.asked_number))
-        left = 1.0
-        levels: list[Level] = []
-        for name, samples, distribution in own:
-            share = left * samples / (samples + KAPPA[name])
-            levels.append(Level(name, share, samples, distribution))
-            left -= share
         parts = [(level.share, level.distribution) for level in levels]
         mixture = LengthDistribution.mix([*parts, (left, behind.distribution)])
         levels += [Level(one.name, left * one.share, one.samples, one.distribution) for one in behind.levels]
@@ -105,30 +109,34 @@ class Predictor:
         )
         self._learnt += 1
 
-    def _near_levels(self, features: Features, near: Neighbours) -> Iterator[tuple[str, float, LengthDistribution]]:
-        """The levels that need an embedding: name, effective samples, distribution."""
+    def _near_levels(self, features: Features, near: Neighbours) -> Iterator["_Estimate"]:
+        """The levels that need an embedding."""
         if not near.rows.size:
             return
         weights = self._kernel(features, near)
         above = int(np.searchsorted(-near.similarities, -self._settings.similarity_threshold, side="right"))
-        for name, chosen in (("similar", slice(0, above)), ("nearest", slice(above, None))):
-            rows = near.rows[chosen]
+        parts = (
+            ("similar", self._chain.similar, slice(0, above)),
+            ("nearest", self._chain.nearest, slice(above, None)),
+        )
+        for name, kappa, part in parts:
+            rows = near.rows[part]
             if rows.size:
-                yield name, _effective(weights[chosen]), self._samples(rows, weights[chosen])
+                yield _Estimate(name, kappa, _effective(weights[part]), self._samples(rows, weights[part]))
 
     def _kernel(self, features: Features, near: Neighbours) -> FloatArray:
         """A weight for each neighbour: how similar its prompt is, and whether it asked for as much."""
-        weights: FloatArray = np.exp((near.similarities - near.similarities[0]) / BANDWIDTH)
-        window, rows = self.window, near.rows
+        weights: FloatArray = np.exp((near.similarities - near.similarities[0]) / self._chain.bandwidth)
+        window, rows, chain = self.window, near.rows, self._chain
         asked = window.asked_number[rows]
         named = asked != NO_NUMBER
         if features.asked_number is None:
-            weights[named] *= MISMATCH["number"]
+            weights[named] *= chain.number_mismatch
         else:
             apart = np.abs(np.log(np.where(named, asked, 1.0) / features.asked_number))
-            weights *= np.where(named, np.exp(-apart / NUMBER_SCALE), MISMATCH["number"])
-        weights[window.tools[rows] != features.tools] *= MISMATCH["tools"]
-        weights[window.effort[rows] != window.effort_number(features.effort)] *= MISMATCH["effort"]
+            weights *= np.where(named, np.exp(-apart / chain.number_scale), chain.number_mismatch)
+        weights[window.tools[rows] != features.tools] *= chain.tools_mismatch
+        weights[window.effort[rows] != window.effort_number(features.effort)] *= chain.effort_mismatch
         return weights
 
     def _samples(self, rows: Rows, weights: FloatArray) -> LengthDistribution:
@@ -143,13 +151,13 @@ class Predictor:
         if known is not None and self._learnt < known.due:
             return known
         rows = self.window.rows(group)
-        levels: list[Level] = []
-        left = 1.0
-        for name, chosen in (("class", rows[self.window.length_class[rows] == own_class]), ("global", rows)):
-            if chosen.size:
-                share = left * chosen.size / (chosen.size + KAPPA[name])
-                levels.append(Level(name, share, chosen.size, self._samples(chosen, np.ones(chosen.size))))
-                left -= share
+        alike = rows[self.window.length_class[rows] == own_class]
+        parts = (("class", self._chain.in_class, alike), ("global", self._chain.in_all, rows))
+        levels, left = _share_out(
+            _Estimate(name, kappa, chosen.size, self._samples(chosen, np.ones(chosen.size)))
+            for name, kappa, chosen in parts
+            if chosen.size
+        )
         levels.append(Level("prior", left, 0.0, PRIOR))
         mixture = LengthDistribution.mix([(level.share, level.distribution) for level in levels])
         due = self._learnt + min(REFRESH_RECORDS, 1 + rows.size // 4)
@@ -158,6 +166,26 @@ class Predictor:
             self._backgrounds.clear()
         self._backgrounds[group, own_class] = made
         return made
+
+
+class _Estimate(NamedTuple):
+    """A level before it has a share."""
+
+    name: str
+    kappa: float
+    samples: float
+    distribution: LengthDistribution
+
+
+def _share_out(estimates: Iterable[_Estimate]) -> tuple[list[Level], float]:
+    """Give each level its share of what those before it left over; also returns what is left at the end."""
+    left = 1.0
+    levels: list[Level] = []
+    for name, kappa, samples, distribution in estimates:
+        share = left * samples / (samples + kappa)
+        levels.append(Level(name, share, samples, distribution))
+        left -= share
+    return levels, left
 
 
 @dataclass(frozen=True, slots=True)
