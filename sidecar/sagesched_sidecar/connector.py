@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 from functools import partial
+from typing import cast
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -26,7 +27,7 @@ class DirectConnector(aiohttp.TCPConnector):
 
     def __init__(self) -> None:
         super().__init__(limit=0, force_close=True)
-        self._factory = partial[ResponseHandler](EngineConnection, loop=asyncio.get_running_loop())
+        self._factory = cast("partial[ResponseHandler]", partial(EngineConnection, loop=asyncio.get_running_loop()))
 
     async def _create_connection(
         self,
