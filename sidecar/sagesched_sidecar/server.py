@@ -119,10 +119,17 @@ async def serve(options: Options, embedder: "Embedder") -> None:
         loop.add_signal_handler(number, signals.put_nowait, number)
     async with running(options, embedder) as sidecar:
         host, port = sidecar.address
-        print(json.dumps({"listening": {"host": host, "port": port}, "upstream": options.upstream}), flush=True)
+        _say_ready(host, port, options.upstream)
         await signals.get()
         await drain(sidecar, options.settings.server.drain_seconds, signals.get())
     _log.info("ended")
+
+
+def _say_ready(host: str, port: int, upstream: str) -> None:
+    """One JSON line on stdout, whatever the log level: where the sidecar listens."""
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    ready = {"event": "ready", "url": url, "listening": {"host": host, "port": port}, "upstream": upstream}
+    print(json.dumps(ready), flush=True)
 
 
 async def drain(sidecar: Sidecar, drain_s: float, at_once: Awaitable[object]) -> None:
