@@ -1,0 +1,62 @@
+"""What the sidecar adds to a request: the same ones directly and through it, in turn, in one run."""
+
+from collections.abc import Callable, Sequence
+
+from bench.client import Connection, request_bytes
+from bench.figures import Figure, Result, quantile
+from bench.processes import Process, sidecar, started
+
+PAIRS = 1500
+STREAMS = 500
+WARM_UP = 100
+STREAM_EVENTS = 3
+LIMIT_ADDED_MS = 1.5
+
+Timed = Callable[[Connection, bytes], float]
+
+
+def run(say: Callable[[str], None], _: str | None) -> Result:
+    """Measure the sidecar, and a bare pass-through proxy beside it."""
+    with (
+        started("bench.upstream") as upstream,
+        sidecar(upstream) as ours,
+        started("bench.passthrough", upstream.url) as bare,
+    ):
+        targets = (upstream, ours, bare)
+        say(f"proxy: {PAIRS:,} small requests each directly, through the sidecar, through a bare aiohttp proxy")
+        whole = _interleaved(targets, request_bytes(stream=False), PAIRS, Connection.whole_s)
+        say(f"proxy: the first event of {STREAMS:,} streams, in the same way")
+        stream = request_bytes(stream=True, events=STREAM_EVENTS, pace_ms=1)
+        first = _interleaved(targets, stream, STREAMS, Connection.first_event_s)
+    figures = _figures("small request", whole, limit=LIMIT_ADDED_MS) + _figures("first event of a stream", first)
+    return Result("proxy", tuple(figures), {"requests": PAIRS, "streams": STREAMS, "warm_up": WARM_UP})
+
+
+def _interleaved(targets: Sequence[Process], request: bytes, count: int, timed: Timed) -> list[list[float]]:
+    """Seconds per target; each round asks all of them, a different one first each time."""
+    connections = [Connection(target.address) for target in targets]
+    seconds: list[list[float]] = [[] for _ in targets]
+    try:
+        for turn in range(WARM_UP + count):
+            for step in range(len(targets)):
+                at = (turn + step) % len(targets)
+                spent = timed(connections[at], request)
+                if turn >= WARM_UP:
+                    seconds[at].append(spent)
+    finally:
+        for connection in connections:
+            connection.__exit__(None, None, None)
+    return seconds
+
+
+def _figures(what: str, seconds: list[list[float]], limit: float | None = None) -> list[Figure]:
+    direct, ours, bare = seconds
+    added = [1e3 * (through - without) for through, without in zip(ours, direct, strict=True)]
+    peer = [1e3 * (through - without) for through, without in zip(bare, direct, strict=True)]
+    beside = f"bare aiohttp proxy adds {quantile(peer, 0.5):.3f} ms, P99 {quantile(peer, 0.99):.3f} ms"
+    return [
+        Figure(f"{what}: added, median", quantile(added, 0.5), "ms", limit, beside),
+        Figure(f"{what}: added, P99", quantile(added, 0.99), "ms"),
+        Figure(f"{what}: directly, median", 1e3 * quantile(direct, 0.5), "ms"),
+        Figure(f"{what}: through the sidecar, median", 1e3 * quantile(ours, 0.5), "ms"),
+    ]
