@@ -80,7 +80,10 @@ class Place:
 
     def progress(self, generated_tokens: int) -> None:
         """It has that many output tokens of one choice."""
-        if not self.ended and self._gate.ranking.progress(self.id, generated_tokens):
+        if self.ended:
+            return
+        refreshed = self._gate.ranking.progress(self.id, generated_tokens)
+        if refreshed or generated_tokens >= self.predicted_tokens:  # outlived: what is to come never reads as nothing
             self.predicted_tokens = generated_tokens + self.ticket.belief.mean_tokens()
 
     def finish(self, outcome: Outcome) -> Finished | None:
@@ -118,7 +121,7 @@ class Gate:
         self._places: dict[str, Place] = {}
         self._running: dict[str, Place] = {}
         self._waiting_bytes = 0
-        self._closed: Refused | None = None
+        self._closed: tuple[str, int] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def enter(self, request: Request, embedding: Vector | None, body_bytes: int) -> Place:
@@ -147,7 +150,7 @@ class Gate:
         while (ticket := self.ranking.peek(now_s)) is not None:
             place = self._places[ticket.request.id]
             if place.granted.done():  # cancelled in this turn of the loop; its task has not run yet
-                self._remove(place, 0, "left")
+                self._end(place, 0, "left")
                 continue
             if not self._has_room_for(place):
                 return
@@ -179,17 +182,16 @@ class Gate:
 
     def close(self, reason: str, retry_after_s: int = 1) -> None:
         """Refuse what comes from now on with 503; what waits and runs goes on."""
-        self._closed = Refused(reason, 503, retry_after_s)
+        self._closed = reason, retry_after_s
 
     def reopen(self) -> None:
         """Take requests again."""
         self._closed = None
 
     def refuse_waiting(self, reason: str, retry_after_s: int = 1) -> None:
-        """Refuse all that wait with 503."""
-        for ticket in self.ranking.tickets():
-            place = self._places[ticket.request.id]
-            if not place.granted.done():
+        """Refuse all that wait with 503. None of them starts instead, though a smaller one might fit now."""
+        for place in list(self._places.values()):
+            if place.id not in self._running:
                 self._refuse(place, Refused(reason, 503, retry_after_s))
 
     def snapshot(self) -> Snapshot:
@@ -213,8 +215,9 @@ class Gate:
 
     def _refuse_if_full(self, body_bytes: int) -> None:
         if self._closed is not None:
-            raise self._closed
-        if self.ranking.waiting_count >= self._queue.max_requests and not self._has_free_slot():
+            reason, retry_after_s = self._closed
+            raise Refused(reason, 503, retry_after_s)
+        if self.ranking.waiting_count >= self._queue.max_requests:
             raise Refused("queue-full", 429, self._retry_after_s())
         if self._waiting_bytes + body_bytes > self._queue.max_bytes:
             raise Refused("queue-bytes-full", 429, self._retry_after_s())
@@ -253,18 +256,22 @@ class Gate:
         self._running.pop(place.id, None)
 
     def _remove(self, place: Place, generated_tokens: int, outcome: str) -> None:
-        if place.ended:
-            return
+        """End a place, and start whoever has room now."""
+        if not place.ended:
+            self._end(place, generated_tokens, outcome)
+            self.dispatch()
+
+    def _end(self, place: Place, generated_tokens: int, outcome: str) -> None:
         if place.id not in self._running:
             self._stop_waiting(place, outcome)
         self._forget(place)
         self.ranking.drop(place.id, self._clock(), generated_tokens=generated_tokens)
-        self.dispatch()
 
     def _refuse(self, place: Place, refusal: Refused) -> None:
-        if not place.granted.done():
+        left = place.granted.done()  # cancelled in this turn of the loop
+        if not left:
             place.granted.set_exception(refusal)
-        self._remove(place, 0, refusal.reason)
+        self._end(place, 0, "left" if left else refusal.reason)
 
     def _set_timer(self) -> None:
         """One timer, for the moment at which the oldest request is too old."""
@@ -278,4 +285,5 @@ class Gate:
         limit_s = self._clock() - self._queue.max_age_seconds
         while (oldest := self.ranking.oldest()) is not None and oldest.request.arrival_s <= limit_s:
             self._refuse(self._places[oldest.request.id], Refused("queue-age", 503, self._retry_after_s()))
+        self.dispatch()
         self._set_timer()
