@@ -1,5 +1,6 @@
 """What an engine's metrics say, and what they teach about its slots; no I/O."""
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -41,10 +42,18 @@ def _samples(text: str, name: str) -> Iterator[tuple[dict[str, str], float]]:
             named, value = {}, rest
         else:
             continue
-        try:
-            yield named, float(value.split()[0])
-        except (ValueError, IndexError):
-            continue
+        number = _number(value)
+        if number is not None:
+            yield named, number
+
+
+def _number(text: str) -> float | None:
+    """The sample's value; None where it is none, or not finite."""
+    try:
+        number = float(text.split()[0])
+    except (ValueError, IndexError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _kv_tokens(labels: dict[str, str]) -> int | None:

@@ -47,7 +47,10 @@ class EngineMonitor:
             self._set_reachable(False)
             return
         self._set_reachable(reachable)
-        self.state = read_metrics(text) if status == 200 else EngineState()
+        self._learn(read_metrics(text) if status == 200 else EngineState())
+
+    def _learn(self, state: EngineState) -> None:
+        self.state = state
         queue = self._gate.snapshot()
         self._slots.see(self.state, gate_waiting=queue.waiting, gate_running=queue.running)
         self._gate.set_capacity(self._slots.slots, self.state.kv_tokens)

@@ -133,8 +133,8 @@ def _settings(given: argparse.Namespace) -> Settings:
         raise SettingsError(f"--settings: {given.settings} must hold sections, as `scheduling:`")
     settings = decode(document)
     seed = settings.history.seed_file
-    if seed is not None and not os.access(seed, os.R_OK):
-        raise SettingsError(f"history.seedFile: {seed} cannot be read")
+    if seed is not None and not (os.path.isfile(seed) and os.access(seed, os.R_OK)):
+        raise SettingsError(f"history.seedFile: {seed} is no file that can be read")
     return settings
 
 

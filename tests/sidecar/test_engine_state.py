@@ -35,6 +35,11 @@ def simulate(learner, true_slots, looks, demand=10_000, unlucky=()):
     return learner.slots
 
 
+def test_values_that_are_no_numbers_say_nothing():
+    for value in ("NaN", "+Inf", "x", ""):
+        assert read_metrics(f"vllm:num_requests_running {value}\n").running is None
+
+
 def test_slots_are_learnt_when_requests_wait_in_the_engine():
     assert simulate(SlotLearner(), 16, 3) == 16
 

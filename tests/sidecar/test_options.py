@@ -38,6 +38,7 @@ def test_flags_outweigh_the_file(tmp_path):
         ("scheduling: {classes: [{name: a}, {name: a}]}", "scheduling.classes"),
         ("queue:", "queue"),
         ("history: {seedFile: /no/such/file}", "history.seedFile"),
+        ("history: {seedFile: /}", "history.seedFile"),
         ("engine: {apiKeyEnv: SAGESCHED_NO_SUCH_VARIABLE}", "engine.apiKeyEnv"),
         ("engine: {apiKeyFile: /no/such/file}", "engine.apiKeyFile"),
         ("server: {maxBodyBytes: 1}", "server.maxBodyBytes"),
