@@ -51,8 +51,8 @@ class EngineMonitor:
 
     def _learn(self, state: EngineState) -> None:
         self.state = state
-        queue = self._gate.snapshot()
-        self._slots.see(self.state, gate_waiting=queue.waiting, gate_running=queue.running)
+        ranking = self._gate.ranking
+        self._slots.see(state, gate_waiting=ranking.waiting_count, gate_running=ranking.running_count)
         self._gate.set_capacity(self._slots.slots, self.state.kv_tokens)
 
     async def _get(self, session: aiohttp.ClientSession, path: str) -> tuple[int, str]:
