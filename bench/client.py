@@ -6,13 +6,14 @@ import time
 from types import TracebackType
 from typing import Self
 
+MODEL = "bench"
 PROMPT = "Explain how a heap orders what waits, and name two things that it is worse at than a sorted list."
 
 
 def request_bytes(*, stream: bool, events: int = 1, pace_ms: float = 0.0) -> bytes:
     """A small chat completion."""
     body = json.dumps(
-        {"model": "bench", "messages": [{"role": "user", "content": PROMPT}], "max_tokens": 256, "stream": stream}
+        {"model": MODEL, "messages": [{"role": "user", "content": PROMPT}], "max_tokens": 256, "stream": stream}
     ).encode()
     return (
         b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"

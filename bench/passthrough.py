@@ -32,7 +32,7 @@ async def serve(upstream: str) -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
     host, port = runner.addresses[0][:2]
-    print(json.dumps({"listening": {"host": host, "port": port}}), flush=True)
+    print(json.dumps({"url": f"http://{host}:{port}"}), flush=True)
     async with session:
         await asyncio.Event().wait()
 

@@ -9,23 +9,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _STOP_SECONDS = 10.0
 
 
 class Process:
-    """A child that says on its first line, in JSON, where it listens."""
+    """A child that says on its first line, in JSON, its `url`."""
 
     def __init__(self, child: "subprocess.Popen[str]", ready: dict[str, Any]) -> None:
         self._child = child
-        at = ready["listening"]
-        self.address = (str(at["host"]), int(at["port"]))
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return f"http://{self.address[0]}:{self.address[1]}"
+        self.url: str = ready["url"]
+        at = urlsplit(self.url)
+        self.address = (at.hostname or "", at.port or 80)
 
     def cpu_s(self) -> float:
         """User and system time since it started, in seconds, to a hundredth."""

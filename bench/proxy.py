@@ -1,15 +1,21 @@
 """What the sidecar adds to a request: the same ones directly and through it, in turn, in one run."""
 
+import json
+import tempfile
 from collections.abc import Callable, Sequence
+from typing import IO
 
-from bench.client import Connection, request_bytes
+from bench.client import MODEL, Connection, request_bytes
 from bench.figures import Figure, Result, quantile
 from bench.processes import Process, sidecar, started
+from bench.prompts import Prompts
 
 PAIRS = 1500
 STREAMS = 500
 WARM_UP = 100
 STREAM_EVENTS = 3
+HISTORY_ROWS = 10_000
+SEED = 1
 LIMIT_ADDED_MS = 1.5
 
 Timed = Callable[[Connection, bytes], float]
@@ -18,8 +24,9 @@ Timed = Callable[[Connection, bytes], float]
 def run(say: Callable[[str], None], _: str | None) -> Result:
     """Measure the sidecar, and a bare pass-through proxy beside it."""
     with (
+        tempfile.NamedTemporaryFile("w", suffix=".jsonl") as seed,
         started("bench.upstream") as upstream,
-        sidecar(upstream) as ours,
+        sidecar(upstream, "--seed-history", _history(seed)) as ours,
         started("bench.passthrough", upstream.url) as bare,
     ):
         targets = (upstream, ours, bare)
@@ -29,7 +36,22 @@ def run(say: Callable[[str], None], _: str | None) -> Result:
         stream = request_bytes(stream=True, events=STREAM_EVENTS, pace_ms=1)
         first = _interleaved(targets, stream, STREAMS, Connection.first_event_s)
     figures = _figures("small request", whole, limit=LIMIT_ADDED_MS) + _figures("first event of a stream", first)
-    return Result("proxy", tuple(figures), {"requests": PAIRS, "streams": STREAMS, "warm_up": WARM_UP})
+    return Result(
+        "proxy",
+        tuple(figures),
+        {"requests": PAIRS, "streams": STREAMS, "warm_up": WARM_UP, "history_rows": HISTORY_ROWS, "seed": SEED},
+    )
+
+
+def _history(file: IO[str]) -> str:
+    """A window as full as after a day's work: an empty one would make every prediction look cheap."""
+    prompts = Prompts(SEED)
+    for _ in range(HISTORY_ROWS):
+        topic, prompt = prompts.draw()
+        record = {"prompt": prompt, "output_tokens": prompts.output_tokens(topic), "model": MODEL}
+        file.write(json.dumps(record) + "\n")
+    file.flush()
+    return file.name
 
 
 def _interleaved(targets: Sequence[Process], request: bytes, count: int, timed: Timed) -> list[list[float]]:

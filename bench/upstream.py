@@ -120,7 +120,7 @@ async def serve() -> None:
     """Serve until ended."""
     server = await asyncio.get_running_loop().create_server(Exchanges, "127.0.0.1", 0, backlog=1024)
     host, port = server.sockets[0].getsockname()
-    print(json.dumps({"listening": {"host": host, "port": port}}), flush=True)
+    print(json.dumps({"url": f"http://{host}:{port}"}), flush=True)
     async with server:
         await server.serve_forever()
 
