@@ -57,7 +57,9 @@ class EngineMonitor:
 
     async def _get(self, session: aiohttp.ClientSession, path: str) -> tuple[int, str]:
         async with session.get(self._base_url + path, allow_redirects=False) as answer:
-            body = await answer.content.read(MAX_METRICS_BYTES)
+            body = bytearray()
+            while len(body) < MAX_METRICS_BYTES and (chunk := await answer.content.readany()):
+                body += chunk
             return answer.status, body.decode("utf-8", "replace")
 
     def _set_reachable(self, reachable: bool) -> None:

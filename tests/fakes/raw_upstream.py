@@ -57,6 +57,8 @@ class RawUpstream:
     def __init__(self, answer: Callable[[Seen], Script]) -> None:
         self.answer = answer
         self.seen: list[Seen] = []
+        self.metrics: list[bytes] | None = None
+        """The page at /metrics, in the pieces in which it is written; 404 without one."""
         self.arrived = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -106,7 +108,7 @@ class RawUpstream:
         if seen is None:
             return False
         if seen.target in ("/health", "/metrics"):
-            writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+            await self._write_probe(seen.target, writer)
             return True
         script = self.answer(seen)
         self.seen.append(seen)
@@ -119,6 +121,15 @@ class RawUpstream:
         finally:
             if watcher is not None and not watcher.done():
                 watcher.cancel()
+
+    async def _write_probe(self, target: str, writer: asyncio.StreamWriter) -> None:
+        page = self.metrics if target == "/metrics" else None
+        status = b"404 Not Found" if page is None else b"200 OK"
+        writer.write(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (status, sum(map(len, page or []))))
+        for piece in page or []:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0.001)
 
     async def _write(self, seen: Seen, script: Script, writer: asyncio.StreamWriter) -> bool:
         if script.gate is not None:

@@ -57,6 +57,17 @@ async def test_a_waiting_a_running_and_a_finished_request_are_explained(start, c
     assert (await client.ask(sidecar, "GET", "/sagesched/explain/three")).status == 404
 
 
+async def test_capacity_is_read_from_a_long_metrics_page(start, client, fakes):
+    engine, sidecar = await start(lambda seen: fakes.Script([OK]), {"engine": {"metricsIntervalSeconds": 0.01}})
+    counts = b'vllm:num_requests_running{engine="0"} 7\nvllm:num_requests_waiting{engine="0"} 2\n'
+    size = b'vllm:cache_config_info{block_size="16",num_gpu_blocks="100"} 1.0\n'
+    engine.metrics = [counts, b"# padding\n" * 20_000, size]
+    async with asyncio.timeout(5):
+        while (now := sidecar.gate.snapshot()).slots is None or now.kv_tokens is None:
+            await asyncio.sleep(0.001)
+    assert (now.slots, now.kv_tokens) == (7, 1600)
+
+
 async def test_status(start, client, fakes):
     _, sidecar = await start(lambda seen: fakes.Script([OK]), {"engine": {"slots": 3}})
     await client.ask(sidecar, "POST", "/v1/chat/completions", CHAT)
