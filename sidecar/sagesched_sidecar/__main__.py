@@ -10,11 +10,11 @@ from collections.abc import Callable
 # slowest of them, which on a busy machine took 15 ms instead of one.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from sagesched.embed import open_embedder  # noqa: E402
-from sagesched.settings import SettingsError  # noqa: E402
-from sagesched_sidecar.logs import set_up_logs  # noqa: E402
-from sagesched_sidecar.options import EXIT_USAGE, parse_options  # noqa: E402
-from sagesched_sidecar.server import serve  # noqa: E402
+from sagesched.embed import open_embedder
+from sagesched.settings import SettingsError
+from sagesched_sidecar.logs import set_up_logs
+from sagesched_sidecar.options import EXIT_USAGE, parse_options
+from sagesched_sidecar.server import serve
 
 EXIT_UNAVAILABLE = 69
 """sysexits.h EX_UNAVAILABLE: the port cannot be had."""
