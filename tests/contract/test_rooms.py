@@ -3,6 +3,7 @@
 import ast
 import inspect
 import operator
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -157,3 +158,17 @@ def test_a_policy_is_asked_with_beliefs_alone(name: str) -> None:
     policy = POLICIES[name](Scheduling(policy=name))
     assert list(inspect.signature(policy.score).parameters) == ["belief"]
     assert list(inspect.signature(policy.key).parameters) == ["request", "score", "unit"], "and no time of now"
+
+
+def test_every_invariant_has_a_number_of_its_own_and_tests_that_exist() -> None:
+    rows = re.findall(r"^\| ([A-Z]+\d+) \| .* \| (.*) \|$", (ROOT / "docs/invariants.md").read_text("utf-8"), re.M)
+    assert rows
+    assert len({number for number, _ in rows}) == len(rows)
+    for number, guards in rows:
+        file = ""
+        names = re.findall(r"`([^`:]*)(?:::(\w+))?`", guards)
+        assert names, number
+        for path, name in names:
+            file = path or file
+            text = (ROOT / "tests" / file).read_text("utf-8")
+            assert re.search(rf"^\s*(async def |def |class )?{name}\b", text, re.M), (number, file, name)
