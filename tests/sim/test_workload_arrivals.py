@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sagesched_sim.workload.arrivals import bursty, poisson
+from sagesched_sim.workload.arrivals import bursts, bursty, poisson
 
 
 @pytest.mark.parametrize(("rate_per_s", "cv"), [(3.0, 1.0), (0.5, 2.0), (20.0, 3.0)])
@@ -20,6 +20,21 @@ def test_rate_and_burstiness_are_as_stated(rate_per_s: float, cv: float) -> None
 def test_poisson_has_the_variation_of_exponential_gaps() -> None:
     gaps = np.diff(poisson(2.0, 40_000, np.random.default_rng(2)))
     assert gaps.std() / gaps.mean() == pytest.approx(1, rel=0.05)
+
+
+def test_bursts_hold_their_share_in_their_window_and_keep_the_rate() -> None:
+    count = 30_000
+    times = bursts(5.0, count, np.random.default_rng(3), number=3, window=0.15, share=0.85)
+    assert (np.diff(times) >= 0).all()
+    assert times[-1] == pytest.approx(count / 5.0, rel=0.01)
+    place = times / (count / 5.0) * 3 % 1
+    assert np.mean(place < 0.15) == pytest.approx(0.85, abs=0.01)
+
+
+@pytest.mark.parametrize("wrong", [{"number": 0}, {"window": 1.0}, {"share": 1.1}])
+def test_impossible_bursts_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="arrivals need"):
+        bursts(1.0, 5, np.random.default_rng(0), **wrong)  # type: ignore[arg-type]
 
 
 def test_one_arrival_is_at_once() -> None:

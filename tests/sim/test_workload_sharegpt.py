@@ -66,13 +66,13 @@ def test_only_first_human_and_gpt_turns_count() -> None:
     assert list(sharegpt.first_turns(io.StringIO(json.dumps(conversations)))) == [(QUESTION, ANSWER)]
 
 
-def test_exchanges_keep_each_prompt_once_and_the_sizes_of_serving_benchmarks() -> None:
+def test_exchanges_keep_each_prompt_once_and_those_of_the_stated_sizes() -> None:
     conversations = [
         _conversation(("human", QUESTION), ("gpt", ANSWER)),
         _conversation(("human", QUESTION), ("gpt", ANSWER + " Again.")),
         _conversation(("human", "Hi"), ("gpt", ANSWER)),
-        _conversation(("human", "word " * 1025), ("gpt", ANSWER)),
-        _conversation(("human", QUESTION + " Long."), ("gpt", "word " * 2045)),
+        _conversation(("human", "word " * 4097), ("gpt", ANSWER)),
+        _conversation(("human", QUESTION + " Long."), ("gpt", "word " * 6140)),
     ]
     found = list(sharegpt.exchanges(io.StringIO(json.dumps(conversations))))
     assert [(exchange.prompt, exchange.output_tokens) for exchange in found] == [(QUESTION, 9)]

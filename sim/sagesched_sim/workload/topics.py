@@ -26,7 +26,7 @@ BACKGROUND = 0.1
 RHO = 0.79
 """The mixing parameter: the correlation of a topic's level with the latent length. The best prediction there can be,
 the topic itself, has a Spearman of about 0.75 with the truth; a predictor, which sees words alone, reaches less."""
-MAX_PROMPT_TOKENS = 1024
+MAX_PROMPT_TOKENS = 4096
 
 _ARTICLE = re.compile(r"\b([Aa])(?= [aeiou])")
 _SLOT = re.compile(r"\{([nva])\}")
