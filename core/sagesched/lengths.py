@@ -1,5 +1,6 @@
-"""The distribution of a request's output length: weighted atoms, in tokens (paper.md section 2)."""
+"""The distribution of a request's output length: weighted atoms, in tokens (docs/method.md section 1)."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -21,12 +22,14 @@ class LengthDistribution:
     """A discrete distribution over output lengths. Immutable and never empty.
 
     `tokens`: (n,) float64, strictly ascending, each at least 1. `weights`: (n,) float64, positive, sum 1.
+    `cap_tokens`: no length is larger, the tail beyond the last atom included; infinite where no cap is known.
     """
 
-    __slots__ = ("_after", "_cumulative", "tokens", "weights")
+    __slots__ = ("_after", "_cumulative", "cap_tokens", "tokens", "weights")
 
-    def __init__(self, tokens: FloatArray, weights: FloatArray) -> None:
+    def __init__(self, tokens: FloatArray, weights: FloatArray, cap_tokens: float = math.inf) -> None:
         """Atoms already sorted, distinct and normalised; `from_samples` and `mix` are the ways to get here."""
+        self.cap_tokens = cap_tokens
         self.tokens = tokens
         self.weights = weights
         self._cumulative = np.cumsum(weights)
@@ -106,9 +109,11 @@ class LengthDistribution:
 
     def truncate(self, max_tokens: int | None) -> "LengthDistribution":
         """The length under a cap: longer outputs end at `max_tokens`, so their mass lies there."""
-        if max_tokens is None or self.tokens[-1] <= max_tokens:
+        if max_tokens is None:
             return self
-        return self._of_atoms(np.minimum(self.tokens, max(1.0, float(max_tokens))), self.weights)
+        cap = min(self.cap_tokens, max(1.0, float(max_tokens)))
+        within = self if self.tokens[-1] <= cap else self._of_atoms(np.minimum(self.tokens, cap), self.weights)
+        return LengthDistribution(within.tokens, within.weights, cap)
 
     def remaining(self, generated_tokens: float) -> "LengthDistribution":
         """The tokens still to come, given more than `generated_tokens`; beyond the last atom, the tail's."""
@@ -116,8 +121,8 @@ class LengthDistribution:
             return self
         first = int(np.searchsorted(self.tokens, generated_tokens, side="right"))
         if first >= self.tokens.size:
-            tail = tail_after(generated_tokens)
-            return LengthDistribution(tail - generated_tokens, np.full(tail.size, 1.0 / tail.size))
+            tail = self._tail_after(generated_tokens) - generated_tokens
+            return self._of_atoms(tail, np.ones(tail.size))
         weights = self.weights[first:]
         return LengthDistribution(self.tokens[first:] - generated_tokens, weights / weights.sum())
 
@@ -125,11 +130,15 @@ class LengthDistribution:
         """E[O - g | O > g] in tokens, in O(log n); beyond the last atom, the tail's mean."""
         first = int(np.searchsorted(self.tokens, generated_tokens, side="right"))
         if first >= self.tokens.size:
-            return float(tail_after(generated_tokens).mean() - generated_tokens)
+            return float(self._tail_after(generated_tokens).mean() - generated_tokens)
         if self._after is None:
             self._after = (_sums_from(self.weights), _sums_from(self.weights * self.tokens))
         mass, total = self._after
         return float(total[first] / mass[first]) - generated_tokens
+
+    def _tail_after(self, tokens: float) -> FloatArray:
+        """The tail under the cap; what has reached the cap and still runs is given one token more."""
+        return np.minimum(tail_after(tokens), max(self.cap_tokens, tokens + 1.0))
 
     def compress(self, atoms: int) -> "LengthDistribution":
         """At most `atoms` atoms, each the mean of an equal share of the mass, so that the mean stays the same."""
