@@ -52,6 +52,19 @@ def test_an_idle_engine_says_nothing_of_its_speed() -> None:
     assert unit.unit().mean_service_s == pytest.approx(2)
 
 
+def test_a_pause_in_which_nobody_waits_does_not_count() -> None:
+    unit, now = ServiceUnit(), 0.0
+    for _ in range(50):
+        unit.busy(True, now)
+        unit.busy(False, now + 1)
+        now += 1000
+        unit.busy(True, now)
+        now += 2
+        unit.completion(10.0, 4, 8.0, now)
+        unit.busy(False, now)
+    assert unit.unit().mean_service_s == pytest.approx(3)
+
+
 def test_before_anything_was_served_predictions_give_the_cost() -> None:
     unit = ServiceUnit()
     assert unit.unit() == Unit(1.0, 1.0, 0.0)

@@ -15,6 +15,7 @@ from sagesched.request import Features
 LAW = settings(max_examples=60, deadline=None)
 DIMENSIONS = 8
 groups = st.sampled_from([Group(model, tenant) for model in "mn" for tenant in ("", "t", "u")])
+two_groups = st.sampled_from([Group("m"), Group("m"), Group("m"), Group("n")])
 records = st.lists(st.tuples(groups, st.integers(0, 12), st.integers(1, 900)), max_size=40)
 capacities = st.integers(1, 12)
 
@@ -68,9 +69,9 @@ def test_a_group_is_forgotten_with_its_last_record(
 
 @LAW
 @given(
-    capacities,
-    records,
-    groups,
+    st.integers(20, 40),
+    st.lists(st.tuples(two_groups, st.integers(0, 12), st.integers(1, 900)), min_size=30, max_size=60),
+    two_groups,
     st.integers(0, 12),
     st.integers(1, 4),
     st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.5, 0.6, 0.75, 0.8, 1.0]),

@@ -164,6 +164,18 @@ def test_beyond_the_last_atom_what_remains_grows_with_the_age(one: LengthDistrib
 
 
 @LAW
+@given(distributions(), st.integers(1, 1500), ages)
+def test_a_cap_bounds_what_remains_beyond_the_last_atom_too(one: LengthDistribution, cap: int, age: int) -> None:
+    """Whoever generated 505 of at most 512 tokens has seven to come, however short all others were."""
+    capped = one.truncate(cap)
+    left = capped.remaining(age)
+    assert_sound(left)
+    assert left.tokens[-1] <= max(1, cap - age)
+    assert capped.mean_remaining(age) == pytest.approx(left.mean(), rel=1e-6)
+    assert capped.truncate(cap + 1).remaining(age).tokens.tolist() == left.tokens.tolist(), "the smaller cap holds"
+
+
+@LAW
 @given(distributions(), st.integers(1, 12))
 def test_compression_keeps_the_mean_in_few_atoms(one: LengthDistribution, atoms: int) -> None:
     small = one.compress(atoms)
