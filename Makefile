@@ -12,7 +12,7 @@ MARKS_fast := not soak
 CHOSEN := $(if $(filter all,$(TIERS)),$(ALL_TIERS),$(TIERS))
 UNKNOWN := $(filter-out $(ALL_TIERS),$(CHOSEN))
 
-.PHONY: help demo test lint format bench test-soak lock clean
+.PHONY: help demo test gen lint format bench test-soak lock clean
 
 help: ## what there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -23,6 +23,9 @@ demo: .venv/demo.stamp $(if $(filter sharegpt,$(DATA)),.venv/sharegpt.stamp) ## 
 test: .venv/dev.stamp ## unit, law, contract and end-to-end tests (TIERS=all for every tier)
 	@test -z '$(UNKNOWN)' || { echo "test: no tier '$(UNKNOWN)'; there are: $(ALL_TIERS) (or all)" >&2; exit 2; }
 	@$(foreach tier,$(CHOSEN),echo "tier $(tier)" && $(BIN)/python -m pytest -n auto --maxprocesses=4 -q -m '$(MARKS_$(tier))' $(ARGS);)
+
+gen: .venv/dev.stamp ## the generated copies of the settings schema
+	@$(BIN)/python scripts/generate.py
 
 lint: .venv/dev.stamp ## ruff, mypy strict, import contracts
 	@$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""What served requests teach: the time unit of the tail boost (paper.md section 4.7), and how good predictions are."""
+"""What served requests teach: the time unit of the boost (docs/method.md section 5), and how good predictions are."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""The resource-bound cost of a request (paper.md section 2): compute and KV memory in one number."""
+"""The resource-bound cost of a request (docs/method.md section 2): compute and KV memory in one number."""
 
 from dataclasses import dataclass
 from typing import TypeVar

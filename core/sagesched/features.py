@@ -1,4 +1,4 @@
-"""What a prompt asks for that its embedding hardly shows: the amount of output, as approximate tokens (paper.md gap 4).
+"""What a prompt asks for that its embedding hardly shows: the amount of output, as approximate tokens.
 
 "Write 500 words" and "write 5000 words" have almost the same embedding and very different answers. The amount is read
 by one pass over the words of the prompt's first `HEAD_CHARACTERS` and last `TAIL_CHARACTERS`; each step looks at a

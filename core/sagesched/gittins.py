@@ -1,4 +1,4 @@
-"""The Gittins index of a cost of which only the distribution is known (paper.md section 2).
+"""The Gittins index of a cost of which only the distribution is known (docs/method.md section 3).
 
 `G(a) = inf over allowed stops t > a of E[min(X, t) - a | X > a] / P(X <= t | X > a)`. With `F(t) = P(X <= t)` and
 `U(t) = E[min(X, t)]` that is the least slope from the point `(F(a), U(a))` to the points `(F(t), U(t))`, so the first

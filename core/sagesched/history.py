@@ -1,4 +1,4 @@
-"""The history window: what finished requests looked like and how long their outputs were (paper.md section 2)."""
+"""The history window: what finished requests looked like and how long their outputs were (docs/method.md section 1)."""
 
 import math
 from dataclasses import dataclass

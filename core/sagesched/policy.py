@@ -147,7 +147,7 @@ class Gittins(_SmallestFirst):
 
 
 class SageSched:
-    """The index over the stopping times that the host has, with the tail boost of paper.md section 4.7.
+    """The index over the stopping times that the host has, with the tail boost of docs/method.md section 5.
 
     `key = arrival - own - (1/gamma) * ln(1 / (1 - exp(-gamma * s)))`: s is the index in engine seconds, cost over the
     mean cost times the mean service time; own is how long the request itself is expected to run, so that what is held

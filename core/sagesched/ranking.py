@@ -145,7 +145,7 @@ class Ranking:
         return list(self._tickets.values())
 
     def _predict(self, request: Request, embedding: Vector | None) -> tuple[Prediction, str | None]:
-        """Fails open: trouble in the predictor leaves the bare prior (design.md rule 6)."""
+        """Fails open: trouble in the predictor leaves the bare prior (docs/architecture.md)."""
         try:
             return self.predictor.predict(request, embedding), None
         except Exception as error:

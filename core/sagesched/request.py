@@ -4,7 +4,7 @@ import msgspec
 
 
 class Features(msgspec.Struct, frozen=True, kw_only=True):
-    """What changes the output length while the prompt's embedding stays nearly the same (paper.md gap 4)."""
+    """What changes the output length while the prompt's embedding stays nearly the same (docs/method.md section 1)."""
 
     asked_number: float | None = None
     """The number of words, items or paragraphs asked for, in approximate tokens; None when none is asked for."""

@@ -1,4 +1,4 @@
-"""The one configuration schema: decode, canonical dump, digest (design.md rule 5).
+"""The one configuration schema: decode, canonical dump, digest (docs/architecture.md).
 
 Names in files are camelCase, as in Kubernetes. Every field has a default, so an empty file is a valid one.
 """
@@ -24,31 +24,39 @@ class PriorityClass(_Section, frozen=True):
     """A named class of requests; chosen by the client's header, clamped to the classes listed."""
 
     name: Name
+    """What the client's x-sagesched-class header says."""
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+    """Lower goes first, whatever the cost."""
     weight: Annotated[float, Meta(gt=0, le=1000)] = 1.0
+    """Divides the cost among requests of one priority: 2 counts half."""
 
 
 class Scheduling(_Section, frozen=True):
     """How requests are predicted and ordered."""
 
     policy: PolicyName = "sagesched"
+    """The order of what waits (docs/method.md section 7)."""
     bucket_tokens: Annotated[int, Meta(ge=1, le=100_000)] = 200
+    """Output tokens after which a running request's index is computed anew."""
     similarity_threshold: Annotated[float, Meta(ge=-1, le=1)] = 0.8
+    """Cosine from which a record counts as similar."""
     neighbours: Annotated[int, Meta(ge=1, le=1000)] = 50
     """The nearest k that stand in where few are above the threshold."""
     boost: Annotated[float, Meta(ge=0, le=10)] = 0.02
-    """gamma of paper.md 4.7 times the mean service time, so without a unit; 0 turns the tail boost off."""
+    """gamma of docs/method.md section 5 times the mean service time, so without a unit; 0 turns the tail boost off."""
     alpha: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0
     """Cost of one uncached prompt token, in the units of the cost; 0 is the paper's."""
     max_wait_seconds: Seconds = 300.0
     """The starvation bound: a request that has waited longer goes next."""
     classes: Annotated[tuple[PriorityClass, ...], Meta(max_length=16)] = ()
+    """Classes that clients may name; a request that names none has priority 0 and weight 1."""
 
 
 class History(_Section, frozen=True):
     """What is remembered of finished requests. Never prompt text."""
 
     window_rows: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
+    """Records remembered, of all models and tenants together; the oldest goes first."""
     learn: bool = True
     """False keeps the window as it was loaded."""
     seed_file: str | None = None
@@ -59,9 +67,10 @@ class Embedding(_Section, frozen=True):
     """Which embedder turns a prompt into a unit vector."""
 
     kind: Literal["static", "sentence-transformers"] = "static"
+    """The table that comes with the package, or a sentence-transformers model (needs sagesched[embeddings])."""
     model: str | None = None
     """A sentence-transformers model name or path; only for that kind."""
-    deadline_seconds: Annotated[float, Meta(gt=0, le=60)] = 0.01
+    deadline_seconds: Annotated[float, Meta(gt=0, le=60)] = 0.1
     """A slow embedder that takes longer is not waited for: the request is ranked without its embedding."""
 
 
@@ -69,8 +78,11 @@ class Queue(_Section, frozen=True):
     """The bounds of what may wait."""
 
     max_requests: Count = 10_000
+    """Requests that may wait; the next is refused with 429."""
     max_bytes: Annotated[int, Meta(ge=1024, le=1 << 40)] = 1 << 30
+    """Bytes of their bodies together; the next is refused with 429."""
     max_age_seconds: Seconds = 600.0
+    """A request that has waited so long is refused with 503."""
 
 
 class Engine(_Section, frozen=True):
@@ -85,8 +97,11 @@ class Engine(_Section, frozen=True):
     kv_reserve: Annotated[float, Meta(ge=0, lt=1)] = 0.03
     """The share of the KV cache that predictions may not fill."""
     metrics_interval_seconds: Seconds = 0.5
+    """How often the engine's /metrics is read."""
     api_key_file: str | None = None
+    """File that holds the engine's API key."""
     api_key_env: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
+    """Environment variable that holds it."""
     ask_for_usage: bool = True
     """Ask the engine for a usage event where a streaming client does not, and take it out of the stream again."""
 
@@ -95,7 +110,9 @@ class Server(_Section, frozen=True):
     """The sidecar's own port."""
 
     max_body_bytes: Annotated[int, Meta(ge=1024, le=1 << 32)] = 64 << 20
+    """Largest body of a scheduled request; a larger one is refused with 413."""
     drain_seconds: Seconds = 30.0
+    """Time that SIGTERM leaves to what waits and runs."""
     explain_to_all: bool = False
     """Whether /sagesched/status and /sagesched/explain answer clients that are not on the loopback interface."""
 

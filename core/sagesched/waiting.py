@@ -1,4 +1,4 @@
-"""What waits, in order. A rank is replaced, never changed in place, so the order stays total (design.md rule 4)."""
+"""What waits, in order. A rank is replaced, never changed in place, so the order stays total (docs/architecture.md)."""
 
 import heapq
 from collections.abc import Iterable

@@ -4,7 +4,7 @@ import msgspec
 
 
 class EngineRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One sequence to generate. `output_tokens` is the true length: only the engine may hold it (design.md rule 3)."""
+    """One sequence to generate. `output_tokens` is the true length: only the engine may hold it."""
 
     id: str
     prompt_tokens: int

@@ -120,7 +120,7 @@ def test_scaling_every_cost_scales_the_index(of: Atoms, boundaries: list[float],
 
 
 def test_the_worked_example() -> None:
-    """X in {1, 100}, evenly: G(0) = 2, G(1) = 99, and the mean is 50.5 (paper.md section 2)."""
+    """X in {1, 100}, evenly: G(0) = 2, G(1) = 99, and the mean is 50.5 (docs/method.md)."""
     made = table([(1.0, 0.5), (100.0, 0.5)], Stopping.ANYWHERE)
     assert made.index() == pytest.approx(2)
     assert made.index(1.0) == pytest.approx(99)

@@ -200,7 +200,7 @@ def test_the_mean_cost_is_the_expected_one(of: LengthDistribution, generated: in
 @LAW
 @given(distributions, st.integers(1, 5000), st.integers(1, 5000))
 def test_what_outlives_its_atoms_costs_ever_more(of: LengthDistribution, age: int, more: int) -> None:
-    """Its remaining work never reads as nothing (paper.md gap 2), at any stopping."""
+    """Its remaining work never reads as nothing (docs/method.md section 4), at any stopping."""
     held = belief(of)
     marks = []
     for generated in (of.tokens[-1] + age, of.tokens[-1] + age + more, 10 * (of.tokens[-1] + age + more)):

@@ -147,7 +147,7 @@ def test_every_field_has_a_default_and_a_name_in_camel_case() -> None:
 
 
 def test_the_schema_can_be_written_for_others() -> None:
-    """The copies of the schema are generated from it (design.md rule 5)."""
+    """The copies of the schema are generated from it (docs/architecture.md)."""
     _, components = msgspec.json.schema_components([Settings])
     assert {"Settings", "Scheduling", "Queue", "Engine"} <= set(components)
     assert "maxWaitSeconds" in components["Scheduling"]["properties"]

@@ -1,0 +1,113 @@
+"""Write the copies of the settings schema: docs/settings.md and docs/settings.schema.json (`make gen`).
+
+`--check` writes nothing and ends with 1 when a copy is stale.
+"""
+
+import ast
+import inspect
+import json
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sagesched import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAD = """# Settings
+
+Generated from `core/sagesched/settings.py` by `make gen`; do not edit. The file is YAML or JSON; every field has a
+default, an unknown one is an error, and [settings.schema.json](settings.schema.json) is its JSON schema. The sidecar
+reads it with `--settings FILE`.
+"""
+
+
+def main() -> int:
+    """Write or check; the exit status."""
+    check = sys.argv[1:] == ["--check"]
+    stale = [name for name, text in copies().items() if not _same(ROOT / name, text)]
+    for name in stale:
+        if check:
+            print(f"{name} is stale; run: make gen", file=sys.stderr)
+        else:
+            (ROOT / name).write_text(copies()[name], encoding="utf-8")
+            print(f"written: {name}")
+    return 1 if check and stale else 0
+
+
+def copies() -> dict[str, str]:
+    """Each copy's name and text."""
+    schema = json.dumps(msgspec.json.schema(settings.Settings), indent=2) + "\n"
+    return {"docs/settings.md": _page(), "docs/settings.schema.json": schema}
+
+
+def _same(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+def _page() -> str:
+    parts = [HEAD]
+    for section in msgspec.structs.fields(settings.Settings):
+        parts.append(f"## {section.encode_name}\n{inspect.getdoc(section.type)}\n")
+        parts.append("| field | value | default | meaning |\n|---|---|---|---|\n" + "".join(_rows(section.type)))
+    parts.append(f"### Each of scheduling.classes\n{inspect.getdoc(settings.PriorityClass)}\n")
+    parts.append("| field | value | default | meaning |\n|---|---|---|---|\n" + "".join(_rows(settings.PriorityClass)))
+    return "\n".join(parts)
+
+
+def _rows(section: type[msgspec.Struct]) -> Iterator[str]:
+    meanings = _meanings(section)
+    for field in msgspec.structs.fields(section):
+        value = _value(field.type).replace("|", "\\|")
+        default = "required" if field.required else _default(field.default)
+        yield f"| `{field.encode_name}` | {value} | {default} | {meanings[field.name]} |\n"
+
+
+def _meanings(section: type[msgspec.Struct]) -> dict[str, str]:
+    """The docstring below each field. Raises KeyError later for a field without one."""
+    body = ast.parse(inspect.getsource(section)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    pairs = zip(body.body, body.body[1:], strict=False)
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in pairs
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
+
+
+def _value(kind: Any) -> str:
+    if isinstance(kind, types.UnionType):
+        return " or ".join(_value(part) for part in typing.get_args(kind))
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        return ", ".join(f"`{name}`" for name in args)
+    if origin is typing.Annotated:
+        return _value(args[0]) + _bounds(args[1])
+    if origin is tuple:
+        return f"list of {_value(args[0])}"
+    return {type(None): "nothing", str: "text", bool: "`true`, `false`", float: "number", int: "whole number"}.get(
+        kind, kind.__name__
+    )
+
+
+def _bounds(meta: msgspec.Meta) -> str:
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "min_length": "at least", "max_length": "at most"}
+    parts = [f"{sign} {getattr(meta, name):,}" for name, sign in signs.items() if getattr(meta, name) is not None]
+    if meta.pattern:
+        parts.append(f"matching `{meta.pattern}`")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _default(value: object) -> str:
+    if value is None or value == ():
+        return "none"
+    return f"`{json.dumps(value)}`"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
