@@ -13,6 +13,7 @@ ENGINE_BAD_ANSWER = "engine-bad-answer"
 DRAINING = "draining"
 BODY_TOO_LARGE = "body-too-large"
 BAD_BODY = "bad-body"
+BAD_HTTP = "bad-http"
 BAD_TARGET = "bad-target"
 
 

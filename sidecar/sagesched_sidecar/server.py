@@ -6,7 +6,7 @@ import json
 import logging
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +18,7 @@ from sagesched.ranking import Ranking
 from sagesched_sidecar.admin import Admin
 from sagesched_sidecar.errors import DRAINING
 from sagesched_sidecar.gate import Gate
+from sagesched_sidecar.http_server import HttpServer
 from sagesched_sidecar.monitor import EngineMonitor
 from sagesched_sidecar.options import Options
 from sagesched_sidecar.orders import OrderDesk
@@ -83,7 +84,7 @@ async def running(options: Options, embedder: "Embedder") -> AsyncIterator[Sidec
         proxy = Proxy(upstream, scheduler, admin.handlers(), api_key=options.api_key, rejected=telemetry.rejected_for)
         watching = asyncio.create_task(monitor.run())
         try:
-            async with _listening(proxy, options.host, options.port) as address:
+            async with _listening(proxy, options.host, options.port, telemetry.rejected_for) as address:
                 yield Sidecar(proxy, gate, admin, monitor, address)
         finally:
             watching.cancel()
@@ -91,9 +92,12 @@ async def running(options: Options, embedder: "Embedder") -> AsyncIterator[Sidec
 
 
 @asynccontextmanager
-async def _listening(proxy: Proxy, host: str, port: int) -> AsyncIterator[tuple[str, int]]:
-    server = web.Server(
+async def _listening(
+    proxy: Proxy, host: str, port: int, rejected: Callable[[str], None]
+) -> AsyncIterator[tuple[str, int]]:
+    server = HttpServer(
         proxy,
+        rejected=rejected,
         handler_cancellation=True,
         auto_decompress=False,
         access_log=None,
