@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from sagesched_cli.demo.errors import DemoError
 
 START_LIMIT_S = 60.0
 STOP_LIMIT_S = 5.0
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Engine, sidecar and client share few cores; idle threads of a linear algebra library would spin on them."""
 _POLL_S = 0.02
 _TAIL_LINES = 15
 
@@ -19,12 +22,19 @@ _TAIL_LINES = 15
 async def child(module: str, arguments: Sequence[str], log: Path) -> AsyncIterator[str]:
     """`python -m module arguments`, its output in `log`; the value is the URL that it printed once ready.
 
-    The process is ended on the way out, whatever happened. Raises DemoError with the log's tail when it does not start.
+    The process is ended on the way out, whatever happened. Raises DemoError naming the log when it does not start.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", module, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output
+            sys.executable,
+            "-m",
+            module,
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=os.environ | ONE_THREAD,
         )
     try:
         yield await _address(process, module, log)
@@ -40,9 +50,9 @@ async def _address(process: asyncio.subprocess.Process, module: str, log: Path) 
         if url := _url_in(log):
             return url
         if ended is not None:
-            raise DemoError(f"{module} ended with {ended} before it was ready; the end of {log}:\n{tail(log)}")
+            raise DemoError(f"{module} ended with {ended} before it was ready; see {log}")
         await asyncio.sleep(_POLL_S)
-    raise DemoError(f"{module} was not ready after {START_LIMIT_S:.0f} s; the end of {log}:\n{tail(log)}")
+    raise DemoError(f"{module} was not ready after {START_LIMIT_S:.0f} s; see {log}")
 
 
 def _url_in(log: Path) -> str | None:

@@ -55,21 +55,31 @@ class Observer:
         """It is over, answered or not."""
 
 
-async def drive(url: str, model: str, shots: Sequence[Shot], observer: Observer) -> tuple[Served | Refused, ...]:
+class Line(msgspec.Struct, frozen=True):
+    """Where to, and how."""
+
+    url: str
+    model: str
+    in_flight: int | None = None
+    """The next is sent only when so few are under way; None sends each at its time."""
+
+
+async def drive(line: Line, shots: Sequence[Shot], observer: Observer) -> tuple[Served | Refused, ...]:
     """Sends every shot at its time.
 
     Raises DemoError at the first request that fails, or whose answer has not the length that the workload says.
     """
     pools = -(-len(shots) // REQUESTS_PER_POOL)
     clients = [
-        openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=None) for _ in range(pools)
+        openai.AsyncOpenAI(base_url=f"{line.url}/v1", api_key="none", max_retries=0, timeout=None) for _ in range(pools)
     ]
+    places = asyncio.Semaphore(line.in_flight or len(shots))
+    senders = cycle(_Sender(client, line.model, observer, places) for client in clients)
     start_s = asyncio.get_running_loop().time()
     try:
         async with asyncio.timeout(RUN_LIMIT_S), asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(_one(client, model, shot, start_s, observer))
-                for client, shot in zip(cycle(clients), shots, strict=False)
+                group.create_task(sender.send(shot, start_s)) for sender, shot in zip(senders, shots, strict=False)
             ]
     except* DemoError as failed:
         raise _first(failed) from None
@@ -85,40 +95,44 @@ def _first(failed: BaseExceptionGroup[DemoError]) -> DemoError:
     return first if isinstance(first, DemoError) else _first(first)
 
 
-async def _one(
-    client: openai.AsyncOpenAI, model: str, shot: Shot, start_s: float, observer: Observer
-) -> Served | Refused:
-    await asyncio.sleep(max(0.0, start_s + shot.arrival_s - asyncio.get_running_loop().time()))
-    observer.sent(shot)
-    try:
-        return await _exchange(client, model, shot, start_s, observer)
-    except openai.APIStatusError as error:
-        if error.status_code in _REFUSALS:
-            return Refused(error.status_code, error.response.headers.get(REASON_HEADER, "unknown"))
-        raise DemoError(f"a request failed with {error.status_code}: {error.message}") from error
-    except openai.OpenAIError as error:
-        raise DemoError(f"a request failed: {type(error).__name__}: {error}") from error
-    finally:
-        observer.ended(shot)
+class _Sender:
+    """Sends shots through one client."""
 
+    def __init__(self, client: openai.AsyncOpenAI, model: str, observer: Observer, places: asyncio.Semaphore) -> None:
+        self._client, self._model, self._observer, self._places = client, model, observer, places
 
-async def _exchange(client: openai.AsyncOpenAI, model: str, shot: Shot, start_s: float, observer: Observer) -> Served:
-    """One answer, read to its end. Its true length is in nothing that is sent."""
-    now = asyncio.get_running_loop().time
-    sent_s, first_s, tokens = now(), 0.0, 0
-    stream = await client.chat.completions.create(
-        model=model,
-        messages=[{"role": "user", "content": shot.exchange.prompt}],
-        stream=True,
-        stream_options={"include_usage": True},
-        extra_headers={"X-Request-Id": shot.request_id},
-    )
-    observer.started(shot)
-    async for chunk in stream:
-        if not first_s and chunk.choices and chunk.choices[0].delta.content:
-            first_s = now()
-        if chunk.usage is not None:
-            tokens = chunk.usage.completion_tokens
-    if tokens != shot.exchange.output_tokens:
-        raise DemoError(f"an answer has {tokens} tokens where the workload says {shot.exchange.output_tokens}")
-    return Served(shot.arrival_s, sent_s - start_s, first_s - start_s, now() - start_s)
+    async def send(self, shot: Shot, start_s: float) -> Served | Refused:
+        await asyncio.sleep(max(0.0, start_s + shot.arrival_s - asyncio.get_running_loop().time()))
+        async with self._places:
+            self._observer.sent(shot)
+            try:
+                return await self._exchange(shot, start_s)
+            except openai.APIStatusError as error:
+                if error.status_code in _REFUSALS:
+                    return Refused(error.status_code, error.response.headers.get(REASON_HEADER, "unknown"))
+                raise DemoError(f"a request failed with {error.status_code}: {error.message}") from error
+            except openai.OpenAIError as error:
+                raise DemoError(f"a request failed: {type(error).__name__}: {error}") from error
+            finally:
+                self._observer.ended(shot)
+
+    async def _exchange(self, shot: Shot, start_s: float) -> Served:
+        """One answer, read to its end. Its true length is in nothing that is sent."""
+        now = asyncio.get_running_loop().time
+        sent_s, first_s, tokens = now(), 0.0, 0
+        stream = await self._client.chat.completions.create(
+            model=self._model,
+            messages=[{"role": "user", "content": shot.exchange.prompt}],
+            stream=True,
+            stream_options={"include_usage": True},
+            extra_headers={"X-Request-Id": shot.request_id},
+        )
+        self._observer.started(shot)
+        async for chunk in stream:
+            if not first_s and chunk.choices and chunk.choices[0].delta.content:
+                first_s = now()
+            if chunk.usage is not None:
+                tokens = chunk.usage.completion_tokens
+        if tokens != shot.exchange.output_tokens:
+            raise DemoError(f"an answer has {tokens} tokens where the workload says {shot.exchange.output_tokens}")
+        return Served(shot.arrival_s, sent_s - start_s, first_s - start_s, now() - start_s)

@@ -16,7 +16,7 @@ from sagesched_cli.demo.options import DemoOptions, parse
 from sagesched_cli.demo.picture import page
 from sagesched_cli.demo.progress import Progress
 from sagesched_cli.demo.report import Experiment, Report, report
-from sagesched_cli.demo.runs import Laboratory, Run
+from sagesched_cli.demo.runs import Laboratory, Plan, Run
 from sagesched_cli.demo.statistics import FloatArray
 from sagesched_cli.demo.tables import text
 from sagesched_sim.workload import sources
@@ -27,8 +27,9 @@ from sagesched_sim.workload.traffic import Traffic
 EXIT_FAILED = 1
 EXIT_USAGE = 64
 EXIT_INTERRUPTED = 130
-FLOOD_GAP_S = 0.002
-"""Wall seconds between requests that are submitted at once: a thousand in one instant would only measure the burst."""
+CAPACITY_BACKLOG = 4
+"""Requests under way for each slot while capacity is measured: all are due at once, but a first-come queue that is
+never empty serves the same whether the rest waits in it or before it, and a thousand open streams cost this machine."""
 CAPACITY_STREAM_INTERVAL = 100
 """Tokens of an event where only the end of an answer counts; the engine's steps take as long whatever it is."""
 
@@ -95,17 +96,25 @@ async def _experiment(options: DemoOptions, traffic: Traffic, seed: int, files: 
     laboratory = Laboratory(options, traffic, seed=seed, files=files, logs=logs, answered=progress.step)
     count = len(traffic.measured)
 
-    async def run(policy: str, arrivals_s: FloatArray, name: str, stream_interval: int) -> Run:
+    async def run(policy: str, name: str, arrivals_s: FloatArray, interval: int, in_flight: int | None = None) -> Run:
         progress.stage(f"seed {seed}, {name}")
-        return await laboratory.run(policy, arrivals_s, name=f"{name}-{seed}", stream_interval=stream_interval)
+        return await laboratory.run(
+            Plan(
+                name=f"{name}-{seed}",
+                policy=policy,
+                arrivals_s=arrivals_s,
+                stream_interval=interval,
+                in_flight=in_flight,
+            )
+        )
 
-    at_once_s = np.arange(count) * FLOOD_GAP_S * options.speedup
-    flood = await run("fcfs", at_once_s, "capacity", CAPACITY_STREAM_INTERVAL)
+    at_once_s = np.zeros(count)
+    flood = await run("fcfs", "capacity", at_once_s, CAPACITY_STREAM_INTERVAL, CAPACITY_BACKLOG * options.slots)
     if flood.refusals:
         raise DemoError(f"capacity: {sum(flood.refusals.values())} of {count} requests refused: {flood.refusals}")
     capacity_rps = count / flood.makespan_s
     arrivals_s = bursty(options.load * capacity_rps, count, options.burstiness, np.random.default_rng([seed, 2]))
-    runs = {policy: await run(policy, arrivals_s, policy, options.stream_interval) for policy in options.policies}
+    runs = {policy: await run(policy, policy, arrivals_s, options.stream_interval) for policy in options.policies}
     return Experiment(seed, capacity_rps, traffic.measured, runs)
 
 

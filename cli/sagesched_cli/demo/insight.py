@@ -10,7 +10,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sagesched_cli.demo.client import Observer, Shot
 
-PIT_METRIC = "sagesched_prediction_pit_bucket"
 _LOOKS = 200
 _LOOK_AGAIN_S = 0.005
 
@@ -93,12 +92,23 @@ class Watcher(Observer):
             return found
 
 
-async def pit_deciles(url: str, session: aiohttp.ClientSession) -> tuple[int, ...]:
+class Counters(msgspec.Struct, frozen=True):
+    """What the sidecar has counted of its predictions."""
+
+    pit_deciles: tuple[int, ...]
     """How many lengths fell in each tenth of their predicted distribution; as many in each when calibrated."""
-    counts = [0] * 10
+    fallbacks: dict[str, int]
+    """Requests that were ranked without a prediction of their own, by the trouble behind it."""
+
+
+async def counters(url: str, session: aiohttp.ClientSession) -> Counters:
+    """Read from the sidecar's metrics."""
+    deciles, fallbacks = [0] * 10, {}
     async with session.get(f"{url}/metrics") as answer:
         for family in text_string_to_metric_families(await answer.text()):
             for sample in family.samples:
-                if sample.name == f"{PIT_METRIC}_total":
-                    counts[int(sample.labels["decile"])] += int(sample.value)
-    return tuple(counts)
+                if sample.name == "sagesched_prediction_pit_bucket_total":
+                    deciles[int(sample.labels["decile"])] += int(sample.value)
+                elif sample.name == "sagesched_fallback_total" and sample.value:
+                    fallbacks[sample.labels["reason"]] = int(sample.value)
+    return Counters(tuple(deciles), fallbacks)

@@ -28,8 +28,8 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Coefficient of variation of the gaps between arrivals; 1 is Poisson."""
     slots: int = 16
     profile: str = "llama-3.1-8b-rtx4090"
-    speedup: float = 15.0
-    stream_interval: int = 20
+    speedup: float = 12.0
+    stream_interval: int = 32
     """Tokens of one stream event."""
     out: Path = Path("build/demo.json")
 

@@ -1,7 +1,7 @@
 """build/demo.json: what was run and what came of it."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from sagesched_cli.demo.statistics import Ratio, Summary, paired_ratios
 from sagesched_sim.workload.exchange import Exchange
 
 UNITS = "engine seconds: wall seconds times speedup; rates per engine second; lengths in tokens"
-CAPACITY = "fcfs completions a second with all measured requests submitted at once (2 ms apart); mean of the seeds"
+CAPACITY = "fcfs completions a second with all measured requests due at once; mean of the seeds"
 
 PROMPT_CHARACTERS = 160
 """Of the prompt of the request that is explained; no other prompt is written down."""
@@ -36,6 +36,8 @@ class PolicyReport(msgspec.Struct, frozen=True):
     ttft_s: Summary
     refusals: Mapping[str, int]
     """Requests that the sidecar turned away, by its reason."""
+    fallbacks: Mapping[str, int]
+    """Requests that were ranked without a prediction of their own, by the trouble behind it."""
     late_p99_s: float
 
 
@@ -112,9 +114,18 @@ def _policy(policy: str, experiments: Sequence[Experiment]) -> PolicyReport:
     return PolicyReport(
         ttlt_s=Summary.of(ttlt_s),
         ttft_s=Summary.of(ttft_s),
-        refusals=dict(sum((Counter(run.refusals) for run in runs), Counter())),
+        refusals=_sum(run.refusals for run in runs),
+        fallbacks=_sum(run.counted.fallbacks for run in runs),
         late_p99_s=float(np.quantile(late_s, 0.99)),
     )
+
+
+def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """By reason."""
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return dict(total)
 
 
 def _answered(values: Any) -> Any:
@@ -126,7 +137,7 @@ def _calibration(policy: str, experiments: Sequence[Experiment]) -> Calibration:
     return calibrate(
         [one for run in runs for one in run.predicted],
         [exchange.output_tokens for one in experiments for exchange in one.exchanges],
-        [run.pit_deciles for run in runs],
+        [run.counted.pit_deciles for run in runs],
     )
 
 

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from sagesched_cli.demo.children import child, tail
-from sagesched_cli.demo.client import Refused, Served, Shot, drive
+from sagesched_cli.demo.client import Line, Refused, Served, Shot, drive
 from sagesched_cli.demo.errors import DemoError
-from sagesched_cli.demo.insight import Explained, Predicted, Watcher, pit_deciles
+from sagesched_cli.demo.insight import Counters, Explained, Predicted, Watcher, counters
 from sagesched_cli.demo.options import DemoOptions
 from sagesched_cli.demo.statistics import FloatArray
 from sagesched_sim.lengths import prompt_key
@@ -27,6 +27,19 @@ CANDIDATES = 20
 """Requests of the later half that are looked at while they wait; the first that had others before it is explained."""
 
 
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """One run to be made."""
+
+    name: str
+    """Of its logs and its request ids."""
+    policy: str
+    arrivals_s: FloatArray
+    """Engine seconds, one a measured request."""
+    stream_interval: int
+    in_flight: int | None = None
+    """See client.Line."""
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """What one run gave, in engine seconds, one entry a request in order of arrival; NaN where it was refused."""
 
@@ -38,7 +51,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     late_s: FloatArray
     """How much later than it should a request was sent: the client's own delay."""
     predicted: tuple[Predicted | None, ...]
-    pit_deciles: tuple[int, ...]
+    counted: Counters
     explained: Explained | None
 
     refusals: dict[str, int]
@@ -78,49 +91,49 @@ class Laboratory:
             ({"prompt": e.prompt, "output_tokens": e.output_tokens, "model": MODEL} for e in traffic.history),
         )
 
-    async def run(self, policy: str, arrivals_s: FloatArray, *, name: str, stream_interval: int) -> Run:
-        """Serves the measured requests at the given engine times. Raises DemoError with the logs' ends on failure."""
+    async def run(self, plan: Plan) -> Run:
+        """Serves the measured requests as planned. Raises DemoError with the logs' ends on failure."""
         speedup = self._options.speedup
         shots = [
-            Shot(exchange, f"{name}-{number}", arrival_s / speedup)
-            for number, (exchange, arrival_s) in enumerate(zip(self._exchanges, arrivals_s.tolist(), strict=True))
+            Shot(exchange, f"{plan.name}-{number}", arrival_s / speedup)
+            for number, (exchange, arrival_s) in enumerate(zip(self._exchanges, plan.arrivals_s.tolist(), strict=True))
         ]
         half = len(shots) // 2
         candidates = [shot.request_id for shot in shots[half :: max(1, half // CANDIDATES)]]
-        logs = [self._logs / f"{name}-{part}.log" for part in ("engine", "sidecar")]
+        logs = [self._logs / f"{plan.name}-{part}.log" for part in ("engine", "sidecar")]
         try:
-            async with self._servers(policy, stream_interval, logs) as url, aiohttp.ClientSession() as session:
+            async with self._servers(plan, logs) as url, aiohttp.ClientSession() as session:
                 watcher = Watcher(url, session, candidates, self._answered)
-                served = await drive(url, MODEL, shots, watcher)
+                served = await drive(Line(url, MODEL, plan.in_flight), shots, watcher)
                 await watcher.settle()
-                deciles = await pit_deciles(url, session)
+                counted = await counters(url, session)
         except DemoError as error:
             ends = "\n".join(f"--- the end of {log}\n{tail(log)}" for log in logs)
-            raise DemoError(f"{name}: {error}\n{ends}") from error
+            raise DemoError(f"{plan.name}: {error}\n{ends}") from error
         first_s, last_s, late_s = _times(served) * speedup
         return Run(
-            policy=policy,
+            policy=plan.policy,
             request_ids=tuple(shot.request_id for shot in shots),
-            arrival_s=arrivals_s,
+            arrival_s=plan.arrivals_s,
             refusals=Counter(one.reason for one in served if isinstance(one, Refused)),
             ttft_s=first_s,
             ttlt_s=last_s,
             late_s=late_s,
             predicted=tuple(watcher.predicted.get(shot.request_id) for shot in shots),
-            pit_deciles=deciles,
+            counted=counted,
             explained=watcher.best_explained(),
         )
 
     @asynccontextmanager
-    async def _servers(self, policy: str, stream_interval: int, logs: list[Path]) -> AsyncIterator[str]:
+    async def _servers(self, plan: Plan, logs: list[Path]) -> AsyncIterator[str]:
         """The sidecar's URL; sidecar and engine end on the way out."""
         options = self._options
         settings = self._files / f"settings-{self._seed}.json"
         settings.write_bytes(msgspec.json.encode(self._settings()))
         engine = ("--profile", options.profile, "--max-num-seqs", str(options.slots), "--speedup", str(options.speedup))
-        answers = ("--stream-interval", str(stream_interval), "--lengths", str(self._lengths))
+        answers = ("--stream-interval", str(plan.stream_interval), "--lengths", str(self._lengths))
         async with child("sagesched_sim", (*engine, *answers, "--model", MODEL, "--port", "0"), logs[0]) as upstream:
-            sidecar = ("--upstream", upstream, "--settings", str(settings), "--policy", policy, "--port", "0")
+            sidecar = ("--upstream", upstream, "--settings", str(settings), "--policy", plan.policy, "--port", "0")
             async with child("sagesched_sidecar", (*sidecar, "--slots", str(options.slots)), logs[1]) as url:
                 yield url
 

@@ -14,6 +14,8 @@ ROWS: tuple[tuple[str, str, str], ...] = tuple(
 )
 """Title, group and figure of each row."""
 _NEIGHBOURS_SHOWN = 5
+LATE_LIMIT_S = 0.1
+"""Wall seconds by which one request in a hundred may be late before the machine is called too busy."""
 
 
 def change(value: float, base: float) -> str:
@@ -26,7 +28,17 @@ def text(found: Report) -> str:
     lines = [*_about(found), "", *_comparison(found), "", *_predictions(found.calibration, found.history)]
     if found.explained is not None:
         lines += ["", *_explained(found.explained)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_warnings(found)])
+
+
+def _warnings(found: Report) -> Iterable[str]:
+    """What would make the figures worth less."""
+    for policy, one in found.policies.items():
+        for what, counts in (("refused", one.refusals), ("without a prediction", one.fallbacks)):
+            if counts:
+                yield f"\nWARNING: {policy}: requests {what}: " + ", ".join(f"{n} {why}" for why, n in counts.items())
+    if found.late_p99_s > LATE_LIMIT_S * found.speedup:
+        yield "\nWARNING: this machine was too busy to send in time; close other programs or lower --speedup"
 
 
 def _about(found: Report) -> Iterable[str]:
