@@ -1,112 +1,30 @@
-"""The gate: who starts when, what is refused, and that a place is free again however it ends."""
+"""The gate: who starts when, and what is refused."""
 
-import asyncio
-from collections.abc import Callable
-from typing import Any
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from sagesched.gittins import Stopping
-from sagesched.kv import predicted_peak_tokens
-from sagesched.ranking import Ranking
-from sagesched.request import Features, Outcome, Request
-from sagesched.settings import decode
-from sagesched.ticket import Ticket
-from sagesched_sidecar.gate import Gate, Place, Refused
-
-DIMENSIONS = 4
-DONE = Outcome(output_tokens=5)
+from sagesched.request import Request
 
 
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-class Counts:
-    """What the gate told."""
-
-    def __init__(self) -> None:
-        self.outcomes: dict[str, list[str]] = {}
-        self.promotions = 0
-        self.troubles: list[str] = []
-        self.on_grant: Callable[[], None] = lambda: None
-
-    def waited(self, ticket: Ticket, outcome: str, seconds: float) -> None:
-        assert seconds >= 0
-        self.outcomes.setdefault(ticket.request.id, []).append(outcome)
-        if outcome == "granted":
-            self.on_grant()
-
-    def promoted(self) -> None:
-        self.promotions += 1
-
-    def troubled(self, cause: str) -> None:
-        self.troubles.append(cause)
+def load() -> ModuleType:
+    """Test modules cannot import one another, so what they share is loaded by its path, once."""
+    if "gate_world" not in sys.modules:
+        path = Path(__file__).parents[1] / "fakes" / "gate_world.py"
+        spec = importlib.util.spec_from_file_location("gate_world", path)
+        assert spec is not None
+        assert spec.loader is not None
+        made = sys.modules["gate_world"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(made)
+    return sys.modules["gate_world"]
 
 
-class World:
-    """A gate, its clock, and its clients. A length is told by `max_tokens`, all of it being predicted."""
-
-    def __init__(self, policy: str = "fcfs", **sections: dict[str, Any]) -> None:
-        sections["engine"] = {"slots": 1, "kvReserve": 0, **sections.get("engine", {})}
-        sections["scheduling"] = {"policy": policy, **sections.get("scheduling", {})}
-        self.settings = decode(sections)
-        self.clock, self.counts = Clock(), Counts()
-        ranking = Ranking(self.settings, stopping=Stopping.NEVER, dimensions=DIMENSIONS)
-        self.gate = Gate(ranking, self.settings.queue, self.settings.engine, clock=self.clock, observer=self.counts)
-        self.tasks: dict[str, asyncio.Task[Place]] = {}
-
-    async def enter(
-        self, which: str, *, tokens: int = 4, prompt: int = 0, priority: int = 0, bytes_: int = 10
-    ) -> asyncio.Task[Place]:
-        """A client that has come as far as it gets by itself."""
-        request = Request(
-            id=which,
-            prompt_tokens=prompt,
-            priority=priority,
-            arrival_s=self.clock(),
-            features=Features(max_tokens=tokens),
-        )
-        self.tasks[which] = asyncio.ensure_future(self.gate.enter(request, None, bytes_))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        return self.tasks[which]
-
-    def granted(self) -> list[str]:
-        """Who has had a turn, in order."""
-        return [which for which, outcomes in self.counts.outcomes.items() if outcomes == ["granted"]]
-
-    async def refused(self, which: str) -> Refused:
-        with pytest.raises(Refused) as caught:
-            await self.tasks[which]
-        return caught.value
-
-    def assert_empty(self) -> None:
-        now = self.gate.snapshot()
-        assert (now.waiting, now.waiting_bytes, now.running, now.oldest_s) == (0, 0, 0, 0.0)
-        assert now.waiting_by_priority == {}
-        assert now.predicted_waiting_tokens == 0
-        assert self.gate.ranking.tickets() == []
-
-
-async def serve_all(world: World) -> list[str]:
-    """Finish whoever runs, one at a time, until nobody is left; who started, in order."""
-    while any(not task.done() for task in world.tasks.values()) or world.gate.snapshot().running:
-        await asyncio.sleep(0)
-        for task in world.tasks.values():
-            if task.done() and not task.cancelled() and not task.exception() and not task.result().ended:
-                task.result().finish(DONE)
-                break
-    return world.granted()
+shared = load()
+World, serve_all, DONE = shared.World, shared.serve_all, shared.DONE
 
 
 async def test_fcfs_is_first_in_first_out() -> None:
@@ -256,107 +174,6 @@ async def test_each_refusal_of_a_closed_gate_is_its_own() -> None:
     assert first is not second
 
 
-async def test_refusing_all_that_wait_starts_none_of_them() -> None:
-    """Not even the small one that would fit once the large one before it is gone."""
-    world = World(engine={"slots": 10, "kvTokens": 100})
-    runs = await world.enter("runs", prompt=50)
-    await world.enter("large", prompt=90)
-    await world.enter("small", prompt=1)
-    await world.enter("leaves", prompt=1)
-    world.tasks["leaves"].cancel()
-    world.gate.refuse_waiting("draining", retry_after_s=3)
-    for which in ("large", "small"):
-        refusal = await world.refused(which)
-        assert (refusal.reason, refusal.status, refusal.retry_after_s) == ("draining", 503, 3)
-    with pytest.raises(asyncio.CancelledError):
-        await world.tasks["leaves"]
-    assert world.counts.outcomes["leaves"] == ["left"]
-    assert world.gate.snapshot().running == 1
-    (await runs).finish(DONE)
-    world.assert_empty()
-
-
-async def test_a_client_that_leaves_while_it_waits_frees_its_place() -> None:
-    world = World()
-    await world.enter("runs")
-    gone = await world.enter("gone", bytes_=500)
-    await world.enter("next")
-    gone.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await gone
-    assert world.gate.snapshot().waiting_bytes == 10
-    assert await serve_all(world) == ["runs", "next"]
-    assert world.counts.outcomes["gone"] == ["left"]
-    world.assert_empty()
-
-
-@pytest.mark.parametrize("cancelled_first", [False, True])
-async def test_a_client_that_leaves_in_the_turn_of_its_grant_frees_the_slot(cancelled_first: bool) -> None:
-    world = World()
-    runs = await (await world.enter("runs"))
-    gone = await world.enter("gone")
-    await world.enter("next")
-    if cancelled_first:
-        gone.cancel()
-    runs.finish(DONE)
-    gone.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await gone
-    assert world.counts.outcomes["gone"] == ["left" if cancelled_first else "granted"]
-    assert world.gate.snapshot().running == 1
-    assert (await world.tasks["next"]).id == "next"
-    await serve_all(world)
-    world.assert_empty()
-
-
-async def test_a_client_that_leaves_in_the_turn_of_its_refusal_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
-    runs = await world.enter("runs")
-    gone = await world.enter("gone")
-    world.gate.refuse_waiting("draining")
-    gone.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await gone
-    (await runs).finish(DONE)
-    world.assert_empty()
-    assert not caplog.records, "no exception that was never retrieved"
-
-
-async def test_any_number_of_clients_may_leave_at_once() -> None:
-    world = World()
-    runs = await world.enter("runs")
-    crowd = [asyncio.ensure_future(world.gate.enter(Request(id=f"r{k}"), None, 1)) for k in range(1500)]
-    await asyncio.sleep(0)
-    for task in crowd:
-        task.cancel()
-    results = await asyncio.gather(*crowd, return_exceptions=True)
-    assert {type(result) for result in results} == {asyncio.CancelledError}
-    (await runs).finish(DONE)
-    world.assert_empty()
-
-
-@pytest.mark.parametrize("first", ["finish", "drop", "fail"])
-@pytest.mark.parametrize("second", ["finish", "drop", "fail", "progress"])
-async def test_a_place_ends_once(first: str, second: str) -> None:
-    world = World(engine={"slots": 1})
-    embedding = np.array([1, 0, 0, 0], dtype=np.float32)
-    request = Request(id="r", arrival_s=world.clock())
-    place = await world.gate.enter(request, embedding, 10)
-    await world.enter("next")
-    ends: dict[str, Callable[[], Any]] = {
-        "finish": lambda: place.finish(DONE),
-        "drop": lambda: place.drop(3),
-        "fail": place.fail,
-        "progress": lambda: place.progress(2000),
-    }
-    assert (ends[first]() is not None) == (first == "finish")
-    assert ends[second]() is None
-    assert len(world.gate.ranking.predictor.window) == (first != "fail"), "learnt once; of a failure, nothing"
-    assert world.gate.snapshot().running == 1, "one slot was freed, not two"
-    await serve_all(world)
-    world.assert_empty()
-
-
 async def test_the_oldest_goes_next_beyond_the_starvation_bound_and_is_counted() -> None:
     world = World("sjf", scheduling={"maxWaitSeconds": 30})
     runs = await (await world.enter("runs"))
@@ -413,123 +230,3 @@ async def test_the_snapshot_tells_age_and_predicted_tokens() -> None:
     now = world.gate.snapshot()
     assert (now.waiting, now.waiting_bytes, now.running, now.oldest_s) == (1, 77, 1, 12.0)
     assert now.predicted_waiting_tokens == 36
-
-
-actions = st.lists(
-    st.tuples(
-        st.sampled_from(
-            ["enter"] * 6
-            + ["finish", "drop", "fail", "cancel", "cancel", "progress", "turn", "turn"]
-            + ["later", "capacity", "close", "reopen", "refuse"]
-        ),
-        st.integers(0, 10_000),
-    ),
-    min_size=5,
-    max_size=70,
-)
-
-
-class Crowd(World):
-    """Clients at random. What must hold is checked at each grant and after each action."""
-
-    def __init__(self, policy: str, slots: int, kv_tokens: int | None) -> None:
-        super().__init__(
-            policy,
-            engine={"slots": slots, "kvTokens": kv_tokens},
-            queue={"maxRequests": 6, "maxBytes": 1024},
-            scheduling={"maxWaitSeconds": 20},
-        )
-        self.slots, self.kv_tokens = slots, kv_tokens
-        self.counts.on_grant = self.check_room
-        self.places: list[Place] = []
-
-    def check_room(self) -> None:
-        running = list(self.gate._running.values())
-        assert len(running) <= self.slots
-        if self.kv_tokens is not None and len(running) > 1:
-            held, ahead = zip(*(place.kv_tokens() for place in running), strict=True)
-            assert predicted_peak_tokens(held, ahead) <= self.kv_tokens
-
-    async def client(self, which: str, chosen: int) -> None:
-        request = Request(
-            id=which,
-            prompt_tokens=chosen % 50,
-            priority=chosen % 3 - 1,
-            arrival_s=self.clock(),
-            features=Features(max_tokens=1 + chosen % 8),
-        )
-        place = await self.gate.enter(request, None, chosen % 300)
-        self.places.append(place)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            place.drop(chosen % 5)
-
-    def act(self, action: str, chosen: int) -> None:
-        alive = [task for task in self.tasks.values() if not task.done()]
-        open_places = [place for place in self.places if not place.ended]
-        if action == "enter":
-            which = f"r{len(self.tasks)}"
-            self.tasks[which] = asyncio.ensure_future(self.client(which, chosen))
-        elif action == "cancel" and alive:
-            alive[chosen % len(alive)].cancel()
-        elif action in ("finish", "drop", "fail", "progress") and open_places:
-            self.act_on(open_places[chosen % len(open_places)], action, chosen)
-        else:
-            self.act_on_gate(action, chosen)
-
-    def act_on(self, place: Place, action: str, chosen: int) -> None:
-        if action == "finish":
-            assert place.finish(Outcome(output_tokens=chosen % 9)) is not None
-        elif action == "drop":
-            place.drop(chosen % 9)
-        elif action == "fail":
-            place.fail()
-        else:
-            place.progress(place.ticket.generated_tokens + chosen % 300)
-
-    def act_on_gate(self, action: str, chosen: int) -> None:
-        if action == "later":
-            self.clock.now_s += chosen % 15
-        elif action == "capacity":
-            self.gate.set_capacity(chosen % 9 + 1, None)
-        elif action == "close":
-            self.gate.close("draining")
-        elif action == "reopen":
-            self.gate.reopen()
-        elif action == "refuse":
-            self.gate.refuse_waiting("draining")
-
-    def check(self) -> None:
-        now = self.gate.snapshot()
-        waiting = [place for place in self.gate._places.values() if place.id not in self.gate._running]
-        assert now.waiting == len(waiting) == self.gate.ranking.waiting_count <= 6
-        assert now.waiting_bytes == sum(place.body_bytes for place in waiting) <= 1024
-        assert now.running == self.gate.ranking.running_count <= self.slots
-        assert now.running == len([place for place in self.gate._running.values() if not place.ended])
-        assert not (now.waiting and not now.running) or any(place.granted.done() for place in waiting)
-
-    async def run(self, of: list[tuple[str, int]]) -> None:
-        for action, chosen in of:
-            if action == "turn":
-                await asyncio.sleep(0)
-            self.act(action, chosen)
-            self.check()
-        for task in self.tasks.values():
-            task.cancel()
-        for result in await asyncio.gather(*self.tasks.values(), return_exceptions=True):
-            assert isinstance(result, (asyncio.CancelledError, Refused)), result
-        self.assert_empty()
-        assert all(len(outcomes) == 1 for outcomes in self.counts.outcomes.values()), "each stops waiting once"
-        assert len(self.counts.outcomes) <= len(self.tasks)
-
-
-@settings(max_examples=120, deadline=None)
-@given(st.sampled_from(["fcfs", "sjf", "sagesched"]), st.integers(1, 4), st.none() | st.integers(20, 150), actions)
-def test_whatever_happens_all_counters_return_to_zero(
-    policy: str, slots: int, kv_tokens: int | None, of: list[tuple[str, int]]
-) -> None:
-    async def scenario() -> None:
-        await Crowd(policy, slots, kv_tokens).run(of)
-
-    asyncio.run(scenario())
