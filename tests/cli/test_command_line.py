@@ -58,6 +58,7 @@ def test_a_missing_extra_is_named(capsys: pytest.CaptureFixture[str], monkeypatc
         (["--seeds", "1,1"], "--seeds"),
         (["--seed", "1", "--seeds", "2,3"], "--seed"),
         (["--out", "report.txt"], "--out"),
+        (["--profile", "abacus"], "profile"),
     ],
 )
 def test_a_wrong_option_is_named_and_ends_with_64(

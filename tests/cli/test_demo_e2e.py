@@ -13,12 +13,9 @@ from sagesched_cli.demo.errors import DemoError
 
 
 def test_a_small_demo_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [
-        json.dumps(
-            {"prompt": f"Question {n} about {'bread' if n % 2 else 'stars'}", "output_tokens": 20 + 40 * (n % 2)}
-        )
-        for n in range(90)
-    ]
+    kinds = (("bread", 20), ("stars", 60))
+    rows = ((n, *kinds[n % 2]) for n in range(90))
+    lines = [json.dumps({"prompt": f"Question {n} about {topic}", "output_tokens": size}) for n, topic, size in rows]
     data = tmp_path / "log.jsonl"
     data.write_text("\n".join(lines))
     out = tmp_path / "build" / "demo.json"
@@ -47,14 +44,15 @@ def test_data_that_cannot_be_read_ends_with_64(tmp_path: Path, capsys: pytest.Ca
     assert "none.jsonl" in capsys.readouterr().err
 
 
-def test_an_engine_that_does_not_start_ends_with_1_and_its_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_sidecar_that_does_not_start_ends_with_1_and_its_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sagesched_cli.demo.runs.WAIT_BOUND_S", -1.0)
     out = tmp_path / "demo.json"
-    assert main(["demo", "--profile", "abacus", "--requests", "3", "--history", "3", "--out", str(out)]) == 1
+    assert main(["demo", "--requests", "3", "--history", "3", "--out", str(out)]) == 1
     said = capsys.readouterr().err
-    assert "before it was ready" in said
-    assert "abacus" in said
+    assert "sagesched_sidecar ended with 64 before it was ready" in said
+    assert "maxWaitSeconds" in said
     assert not out.exists()
 
 
@@ -71,11 +69,15 @@ async def test_a_child_is_ended_whatever_happens(tmp_path: Path) -> None:
         patch.setenv("STUBBORN", "1")
         patch.setattr("sagesched_cli.demo.children.STOP_LIMIT_S", 0.1)
         with pytest.raises(DemoError, match="on purpose"):
-            async with child("sleeper", (), tmp_path / "log") as url:
-                pid = int(url)
-                raise DemoError("on purpose")
+            await _fail_beside_a_child("sleeper", tmp_path / "log")
+    pid = json.loads((tmp_path / "log").read_bytes())["url"]
     with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+        os.kill(int(pid), 0)
+
+
+async def _fail_beside_a_child(module: str, log: Path) -> None:
+    async with child(module, (), log):
+        raise DemoError("on purpose")
 
 
 async def test_a_cancelled_demo_leaves_no_child(tmp_path: Path) -> None:

@@ -55,26 +55,16 @@ class Observer:
         """It is over, answered or not."""
 
 
-class Line(msgspec.Struct, frozen=True):
-    """Where to, and how."""
-
-    url: str
-    model: str
-    in_flight: int | None = None
-    """The next is sent only when so few are under way; None sends each at its time."""
-
-
-async def drive(line: Line, shots: Sequence[Shot], observer: Observer) -> tuple[Served | Refused, ...]:
+async def drive(url: str, model: str, shots: Sequence[Shot], observer: Observer) -> tuple[Served | Refused, ...]:
     """Sends every shot at its time.
 
     Raises DemoError at the first request that fails, or whose answer has not the length that the workload says.
     """
     pools = -(-len(shots) // REQUESTS_PER_POOL)
     clients = [
-        openai.AsyncOpenAI(base_url=f"{line.url}/v1", api_key="none", max_retries=0, timeout=None) for _ in range(pools)
+        openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=None) for _ in range(pools)
     ]
-    places = asyncio.Semaphore(line.in_flight or len(shots))
-    senders = cycle(_Sender(client, line.model, observer, places) for client in clients)
+    senders = cycle(_Sender(client, model, observer) for client in clients)
     start_s = asyncio.get_running_loop().time()
     try:
         async with asyncio.timeout(RUN_LIMIT_S), asyncio.TaskGroup() as group:
@@ -98,23 +88,24 @@ def _first(failed: BaseExceptionGroup[DemoError]) -> DemoError:
 class _Sender:
     """Sends shots through one client."""
 
-    def __init__(self, client: openai.AsyncOpenAI, model: str, observer: Observer, places: asyncio.Semaphore) -> None:
-        self._client, self._model, self._observer, self._places = client, model, observer, places
+    def __init__(self, client: openai.AsyncOpenAI, model: str, observer: Observer) -> None:
+        self._client, self._model, self._observer = client, model, observer
 
     async def send(self, shot: Shot, start_s: float) -> Served | Refused:
         await asyncio.sleep(max(0.0, start_s + shot.arrival_s - asyncio.get_running_loop().time()))
-        async with self._places:
-            self._observer.sent(shot)
-            try:
-                return await self._exchange(shot, start_s)
-            except openai.APIStatusError as error:
-                if error.status_code in _REFUSALS:
-                    return Refused(error.status_code, error.response.headers.get(REASON_HEADER, "unknown"))
-                raise DemoError(f"a request failed with {error.status_code}: {error.message}") from error
-            except openai.OpenAIError as error:
-                raise DemoError(f"a request failed: {type(error).__name__}: {error}") from error
-            finally:
-                self._observer.ended(shot)
+        self._observer.sent(shot)
+        try:
+            return await self._exchange(shot, start_s)
+        except openai.APIStatusError as error:
+            if error.status_code in _REFUSALS:
+                return Refused(error.status_code, error.response.headers.get(REASON_HEADER, "unknown"))
+            raise DemoError(f"a request failed with {error.status_code}: {error.message}") from error
+        except DemoError:
+            raise
+        except Exception as error:  # whatever this client or the transport beneath it raises
+            raise DemoError(f"a request failed: {type(error).__name__}: {error}") from error
+        finally:
+            self._observer.ended(shot)
 
     async def _exchange(self, shot: Shot, start_s: float) -> Served:
         """One answer, read to its end. Its true length is in nothing that is sent."""

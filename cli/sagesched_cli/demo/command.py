@@ -11,13 +11,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from sagesched_cli.demo.capacity import capacity_rps
 from sagesched_cli.demo.errors import DemoError
 from sagesched_cli.demo.options import DemoOptions, parse
 from sagesched_cli.demo.picture import page
 from sagesched_cli.demo.progress import Progress
 from sagesched_cli.demo.report import Experiment, Report, report
-from sagesched_cli.demo.runs import Laboratory, Plan, Run
-from sagesched_cli.demo.statistics import FloatArray
+from sagesched_cli.demo.runs import Laboratory
 from sagesched_cli.demo.tables import text
 from sagesched_sim.workload import sources
 from sagesched_sim.workload.arrivals import bursty
@@ -27,11 +27,6 @@ from sagesched_sim.workload.traffic import Traffic
 EXIT_FAILED = 1
 EXIT_USAGE = 64
 EXIT_INTERRUPTED = 130
-CAPACITY_BACKLOG = 4
-"""Requests under way for each slot while capacity is measured: all are due at once, but a first-come queue that is
-never empty serves the same whether the rest waits in it or before it, and a thousand open streams cost this machine."""
-CAPACITY_STREAM_INTERVAL = 100
-"""Tokens of an event where only the end of an answer counts; the engine's steps take as long whatever it is."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -81,7 +76,7 @@ async def _demo(options: DemoOptions) -> None:
     if task is not None and sys.platform != "win32":
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     experiments, history = [], 0
-    total = options.requests * len(options.seeds) * (1 + len(options.policies))
+    total = options.requests * len(options.seeds) * len(options.policies)
     with tempfile.TemporaryDirectory(prefix="sagesched-demo-") as folder, Progress(total, sys.stderr) as progress:
         for seed in options.seeds:
             traffic = sources.load(options.data, seed, history=options.history, requests=options.requests)
@@ -94,28 +89,14 @@ async def _experiment(options: DemoOptions, traffic: Traffic, seed: int, files: 
     """Capacity first, then the same arrivals under each policy."""
     logs = options.out.parent / "demo-logs"
     laboratory = Laboratory(options, traffic, seed=seed, files=files, logs=logs, answered=progress.step)
-    count = len(traffic.measured)
-
-    async def run(policy: str, name: str, arrivals_s: FloatArray, interval: int, in_flight: int | None = None) -> Run:
-        progress.stage(f"seed {seed}, {name}")
-        return await laboratory.run(
-            Plan(
-                name=f"{name}-{seed}",
-                policy=policy,
-                arrivals_s=arrivals_s,
-                stream_interval=interval,
-                in_flight=in_flight,
-            )
-        )
-
-    at_once_s = np.zeros(count)
-    flood = await run("fcfs", "capacity", at_once_s, CAPACITY_STREAM_INTERVAL, CAPACITY_BACKLOG * options.slots)
-    if flood.refusals:
-        raise DemoError(f"capacity: {sum(flood.refusals.values())} of {count} requests refused: {flood.refusals}")
-    capacity_rps = count / flood.makespan_s
-    arrivals_s = bursty(options.load * capacity_rps, count, options.burstiness, np.random.default_rng([seed, 2]))
-    runs = {policy: await run(policy, policy, arrivals_s, options.stream_interval) for policy in options.policies}
-    return Experiment(seed, capacity_rps, traffic.measured, runs)
+    served_rps = capacity_rps(traffic.measured, profile=options.profile, slots=options.slots)
+    rng = np.random.default_rng([seed, 2])
+    arrivals_s = bursty(options.load * served_rps, len(traffic.measured), options.burstiness, rng)
+    runs = {}
+    for policy in options.policies:
+        progress.stage(f"seed {seed}, {policy}")
+        runs[policy] = await laboratory.run(policy, arrivals_s)
+    return Experiment(seed, served_rps, traffic.measured, runs)
 
 
 def _publish(options: DemoOptions, found: Report, experiments: Sequence[Experiment]) -> None:

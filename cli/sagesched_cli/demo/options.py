@@ -8,6 +8,7 @@ from typing import get_args
 import msgspec
 
 from sagesched.settings import PolicyName
+from sagesched_sim.profile import profile_named
 
 POLICIES: tuple[str, ...] = get_args(PolicyName)
 
@@ -18,7 +19,7 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     data: str = "topics"
     load: float = 1.1
     """Arrivals a second over capacity."""
-    requests: int = 1200
+    requests: int = 1500
     history: int = 5000
     """Exchanges of the earlier part that the scheduler may have learnt from, at most."""
     seeds: tuple[int, ...] = (1,)
@@ -28,7 +29,7 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Coefficient of variation of the gaps between arrivals; 1 is Poisson."""
     slots: int = 16
     profile: str = "llama-3.1-8b-rtx4090"
-    speedup: float = 12.0
+    speedup: float = 9.0
     stream_interval: int = 32
     """Tokens of one stream event."""
     out: Path = Path("build/demo.json")
@@ -37,6 +38,7 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
         for field, least in (("requests", 2), ("history", 1), ("slots", 1), ("stream_interval", 1)):
             if getattr(self, field) < least:
                 raise ValueError(f"--{field.replace('_', '-')}: {getattr(self, field)}; it must be at least {least}")
+        profile_named(self.profile)
         for field in ("load", "burstiness", "speedup"):
             if getattr(self, field) <= 0:
                 raise ValueError(f"--{field}: {getattr(self, field)}; it must be above 0")
@@ -72,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     default = DemoOptions()
     out = argparse.ArgumentParser(
         prog="sagesched demo",
-        description="Starts a simulated engine and the sidecar, measures the engine's capacity, drives the same bursty "
+        description="Starts a simulated engine and the sidecar, drives the same bursty "
         "workload under each policy with the openai client, and compares. Reported seconds are the engine's: "
         "wall seconds times the speed-up.",
     )

@@ -14,7 +14,7 @@ from sagesched_cli.demo.statistics import Ratio, Summary, paired_ratios
 from sagesched_sim.workload.exchange import Exchange
 
 UNITS = "engine seconds: wall seconds times speedup; rates per engine second; lengths in tokens"
-CAPACITY = "fcfs completions a second with all measured requests due at once; mean of the seeds"
+CAPACITY = "fcfs completions a second with all measured requests submitted at once, by the engine's own steps"
 
 PROMPT_CHARACTERS = 160
 """Of the prompt of the request that is explained; no other prompt is written down."""

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from sagesched_cli.demo.children import child, tail
-from sagesched_cli.demo.client import Line, Refused, Served, Shot, drive
+from sagesched_cli.demo.client import Refused, Served, Shot, drive
 from sagesched_cli.demo.errors import DemoError
 from sagesched_cli.demo.insight import Counters, Explained, Predicted, Watcher, counters
 from sagesched_cli.demo.options import DemoOptions
@@ -25,19 +25,6 @@ QUEUE_AGE_BOUND_S = 3600.0
 """In wall seconds: nothing expires while everything is submitted at once."""
 CANDIDATES = 20
 """Requests of the later half that are looked at while they wait; the first that had others before it is explained."""
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """One run to be made."""
-
-    name: str
-    """Of its logs and its request ids."""
-    policy: str
-    arrivals_s: FloatArray
-    """Engine seconds, one a measured request."""
-    stream_interval: int
-    in_flight: int | None = None
-    """See client.Line."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,11 +43,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     refusals: dict[str, int]
     """Requests that the sidecar turned away, by its reason."""
-
-    @property
-    def makespan_s(self) -> float:
-        """From the first arrival to the last token."""
-        return float(np.nanmax(self.arrival_s + self.ttlt_s) - self.arrival_s.min())
 
 
 class Laboratory:
@@ -91,30 +73,30 @@ class Laboratory:
             ({"prompt": e.prompt, "output_tokens": e.output_tokens, "model": MODEL} for e in traffic.history),
         )
 
-    async def run(self, plan: Plan) -> Run:
-        """Serves the measured requests as planned. Raises DemoError with the logs' ends on failure."""
-        speedup = self._options.speedup
+    async def run(self, policy: str, arrivals_s: FloatArray) -> Run:
+        """Serves the measured requests at those engine times. Raises DemoError with the logs' ends on failure."""
+        speedup, name = self._options.speedup, f"{policy}-{self._seed}"
         shots = [
-            Shot(exchange, f"{plan.name}-{number}", arrival_s / speedup)
-            for number, (exchange, arrival_s) in enumerate(zip(self._exchanges, plan.arrivals_s.tolist(), strict=True))
+            Shot(exchange, f"{name}-{number}", arrival_s / speedup)
+            for number, (exchange, arrival_s) in enumerate(zip(self._exchanges, arrivals_s.tolist(), strict=True))
         ]
         half = len(shots) // 2
         candidates = [shot.request_id for shot in shots[half :: max(1, half // CANDIDATES)]]
-        logs = [self._logs / f"{plan.name}-{part}.log" for part in ("engine", "sidecar")]
+        logs = [self._logs / f"{name}-{part}.log" for part in ("engine", "sidecar")]
         try:
-            async with self._servers(plan, logs) as url, aiohttp.ClientSession() as session:
+            async with self._servers(policy, logs) as url, aiohttp.ClientSession() as session:
                 watcher = Watcher(url, session, candidates, self._answered)
-                served = await drive(Line(url, MODEL, plan.in_flight), shots, watcher)
+                served = await drive(url, MODEL, shots, watcher)
                 await watcher.settle()
                 counted = await counters(url, session)
         except DemoError as error:
             ends = "\n".join(f"--- the end of {log}\n{tail(log)}" for log in logs)
-            raise DemoError(f"{plan.name}: {error}\n{ends}") from error
+            raise DemoError(f"{name}: {error}\n{ends}") from error
         first_s, last_s, late_s = _times(served) * speedup
         return Run(
-            policy=plan.policy,
+            policy=policy,
             request_ids=tuple(shot.request_id for shot in shots),
-            arrival_s=plan.arrivals_s,
+            arrival_s=arrivals_s,
             refusals=Counter(one.reason for one in served if isinstance(one, Refused)),
             ttft_s=first_s,
             ttlt_s=last_s,
@@ -125,15 +107,15 @@ class Laboratory:
         )
 
     @asynccontextmanager
-    async def _servers(self, plan: Plan, logs: list[Path]) -> AsyncIterator[str]:
+    async def _servers(self, policy: str, logs: list[Path]) -> AsyncIterator[str]:
         """The sidecar's URL; sidecar and engine end on the way out."""
         options = self._options
         settings = self._files / f"settings-{self._seed}.json"
         settings.write_bytes(msgspec.json.encode(self._settings()))
         engine = ("--profile", options.profile, "--max-num-seqs", str(options.slots), "--speedup", str(options.speedup))
-        answers = ("--stream-interval", str(plan.stream_interval), "--lengths", str(self._lengths))
+        answers = ("--stream-interval", str(options.stream_interval), "--lengths", str(self._lengths))
         async with child("sagesched_sim", (*engine, *answers, "--model", MODEL, "--port", "0"), logs[0]) as upstream:
-            sidecar = ("--upstream", upstream, "--settings", str(settings), "--policy", plan.policy, "--port", "0")
+            sidecar = ("--upstream", upstream, "--settings", str(settings), "--policy", policy, "--port", "0")
             async with child("sagesched_sidecar", (*sidecar, "--slots", str(options.slots)), logs[1]) as url:
                 yield url
 
