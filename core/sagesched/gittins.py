@@ -26,6 +26,8 @@ class Stopping(Enum):
 class IndexTable:
     """The index of one cost distribution at any attained cost. Building is O(n log n), a query O(log n).
 
+    The hull, which makes queries quick, is built for the second one: most requests are asked about once.
+
     `costs`: (n,) ascending, positive. `weights`: (n,) positive, sum 1. `boundaries`: ascending costs at which the host
     may stop; used by Stopping.BOUNDARIES alone. Completion is always a stop.
     """
@@ -44,7 +46,9 @@ class IndexTable:
         done, used = self._curve(self._stops)
         self._done: list[float] = done.tolist()
         self._used: list[float] = used.tolist()
+        self._curves = (done, used)
         self._jumps: list[npt.NDArray[np.intp]] | None = None
+        self._asked = False
 
     @property
     def last(self) -> float:
@@ -60,7 +64,13 @@ class IndexTable:
         used = float(self._spent[below]) - attained * done
         first = int(np.searchsorted(self._stops, attained, side="right"))
         last = len(self._done) - 1
-        stop = last if first == last else self._tangent(first, done, used)
+        if first == last:
+            stop = last
+        elif self._asked:
+            stop = self._tangent(first, done, used)
+        else:
+            stop = self._least(first, done, used)
+        self._asked = True
         return (self._used[stop] - used) / (self._done[stop] - done)
 
     def _stops_for(self, stopping: Stopping, boundaries: FloatArray) -> FloatArray:
@@ -77,6 +87,14 @@ class IndexTable:
         below = np.searchsorted(self._costs, stops, side="right")
         done = self._mass[below]
         return done, self._spent[below] - stops * done
+
+    def _least(self, first: int, done: float, used: float) -> int:
+        """The stop at or after `first` with the least slope from (done, used), by looking at all of them."""
+        all_done, all_used = self._curves
+        run = all_done[first:] - done
+        rise = all_used[first:] - used
+        slopes = np.divide(rise, run, out=np.full(run.size, np.inf), where=run > 0)
+        return first + int(slopes.argmin())
 
     def _tangent(self, first: int, done: float, used: float) -> int:
         """The stop at or after `first` with the least slope from (done, used): a search along the hull from `first`."""
