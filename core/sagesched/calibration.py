@@ -60,11 +60,10 @@ class ServiceUnit:
             self._busy_s += max(0.0, now_s - self._since_s)
         self._since_s = now_s if waiting else None
 
-    def completion(self, cost: float, output_tokens: int, running_s: float, now_s: float) -> None:
-        """One more request was served: its cost, the tokens of one choice, and for how long it ran."""
+    def completion(self, cost: float, token_s: float, now_s: float) -> None:
+        """One more request was served: its cost, and how long it ran for each token."""
         self._served.add(cost)
-        if output_tokens > 0:
-            self._token_s.add(running_s / output_tokens)
+        self._token_s.add(token_s)
         if self._since_s is not None:
             self.busy(True, now_s)
             self._service_s.add(self._busy_s)

@@ -14,6 +14,7 @@ Rows = npt.NDArray[np.intp]
 
 NO_NUMBER = 0.0
 ASKED_CLASS = 100
+MAX_EFFORTS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class HistoryWindow:
         self.censored[row] = censored
         self.asked_number[row] = features.asked_number or NO_NUMBER
         self.tools[row] = features.tools
-        self.effort[row] = self.effort_number(features.effort)
+        self.effort[row] = self._remember_effort(features.effort)
         self._next = (row + 1) % self.capacity
         self._size = min(self._size + 1, self.capacity)
         return row
@@ -138,9 +139,13 @@ class HistoryWindow:
         return Neighbours(rows, near[:kept].astype(np.float64), self.output_tokens[rows])
 
     def effort_number(self, effort: str) -> int:
-        """A small number for a reasoning effort; those beyond the first hundred share one."""
-        if effort not in self._efforts and len(self._efforts) >= 100:
-            return 100
+        """The number under which records of that reasoning effort stand; -1 where there are none."""
+        return self._efforts.get(effort, -1)
+
+    def _remember_effort(self, effort: str) -> int:
+        """A small number for the effort; those beyond the first hundred share one."""
+        if effort not in self._efforts and len(self._efforts) >= MAX_EFFORTS:
+            return MAX_EFFORTS
         return self._efforts.setdefault(effort, len(self._efforts))
 
     def _check_shape(self, embedding: Vector) -> None:

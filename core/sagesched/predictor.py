@@ -113,7 +113,8 @@ class Predictor:
         """The levels that need an embedding."""
         if not near.rows.size:
             return
-        weights = self._kernel(features, near)
+        alike: FloatArray = np.exp((near.similarities - near.similarities[0]) / self._chain.bandwidth)
+        weights = alike * self._matches(features, near.rows)
         above = int(np.searchsorted(-near.similarities, -self._settings.similarity_threshold, side="right"))
         parts = (
             ("similar", self._chain.similar, slice(0, above)),
@@ -122,12 +123,14 @@ class Predictor:
         for name, kappa, part in parts:
             rows = near.rows[part]
             if rows.size:
-                yield _Estimate(name, kappa, _effective(weights[part]), self._samples(rows, weights[part]))
+                samples = _effective(weights[part]) * float(weights[part].sum() / alike[part].sum())
+                yield _Estimate(name, kappa, samples, self._samples(rows, weights[part]))
 
-    def _kernel(self, features: Features, near: Neighbours) -> FloatArray:
-        """A weight for each neighbour: how similar its prompt is, and whether it asked for as much."""
-        weights: FloatArray = np.exp((near.similarities - near.similarities[0]) / self._chain.bandwidth)
-        window, rows, chain = self.window, near.rows, self._chain
+    def _matches(self, features: Features, rows: Rows) -> FloatArray:
+        """A weight in (0, 1] for each record: whether it asked for as much, in the same way. Records that do not match
+        count as fewer samples too, so that one prompt with another number falls back to its class."""
+        window, chain = self.window, self._chain
+        weights: FloatArray = np.ones(rows.size)
         asked = window.asked_number[rows]
         named = asked != NO_NUMBER
         if features.asked_number is None:

@@ -91,6 +91,8 @@ class Ranking:
         """It was preempted and waits again, with the index of what it has attained."""
         ticket = self._tickets[request_id]
         ticket.phase = Phase.WAITING
+        if ticket.started_s is not None:
+            ticket.ran_s += now_s - ticket.started_s
         self._rank_anew(ticket)
         self._note_waiting(now_s)
         return ticket
@@ -109,8 +111,9 @@ class Ranking:
         """It ended with that output; history learns from it."""
         ticket = self._tickets[request_id]
         cost = ticket.belief.cost.total(float(outcome.output_tokens)) * ticket.request.features.choices
-        if ticket.started_s is not None:
-            self._service.completion(cost, outcome.output_tokens, now_s - ticket.started_s, now_s)
+        if ticket.started_s is not None and outcome.output_tokens > 0:
+            ran_s = ticket.ran_s + now_s - ticket.started_s
+            self._service.completion(cost, ran_s / outcome.output_tokens, now_s)
         self._remove(ticket, now_s)
         if self._settings.history.learn and ticket.embedding is not None and outcome.output_tokens > 0:
             self.predictor.learn(ticket.request, ticket.embedding, outcome)

@@ -165,10 +165,17 @@ def _unique_classes(settings: Settings) -> str | None:
     return f"scheduling.classes: name {repeated[0]!r} is listed twice" if repeated else None
 
 
+def _body_fits_queue(settings: Settings) -> str | None:
+    if settings.server.max_body_bytes > settings.queue.max_bytes:
+        return "server.maxBodyBytes: must not exceed queue.maxBytes, or such a body could never wait its turn"
+    return None
+
+
 CHECKS: tuple[Callable[[Settings], str | None], ...] = (
     _embedding_model,
     _one_api_key,
     _starvation_before_age,
+    _body_fits_queue,
     _unique_classes,
 )
 

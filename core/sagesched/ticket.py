@@ -29,6 +29,8 @@ class Ticket:
     rank: Rank
     phase: Phase = Phase.WAITING
     started_s: float | None = None
+    ran_s: float = 0.0
+    """Seconds that it ran before it was last preempted."""
     trouble: str | None = None
     """Why the prediction is the bare prior: the error's type, where the predictor failed."""
 

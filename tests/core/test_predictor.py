@@ -92,6 +92,26 @@ def test_numbers_asked_for_tell_prompts_of_one_embedding_apart(vector: Maker) ->
     assert many.quantile(0.5) == 4000
 
 
+def test_one_prompt_that_asked_for_far_less_falls_back_to_the_class_of_what_is_asked(vector: Maker) -> None:
+    predictor = taught([], vector)
+    for _ in range(40):
+        predictor.learn(asking(asked_number=270.0), vector(1), Outcome(output_tokens=300))
+    for k in range(200):
+        predictor.learn(asking(asked_number=6500.0), vector(2 + k % 5), Outcome(output_tokens=4000))
+    assert predictor.predict(asking(asked_number=6500.0), vector(1)).distribution.mean() > 3000
+
+
+def test_a_prompt_cannot_teach_efforts_by_asking(vector: Maker) -> None:
+    predictor = taught([(1, 100, False)] * 5, vector)
+    for k in range(500):
+        predictor.predict(asking(effort=f"made up {k}"), vector(1))
+    for tokens, effort in ((2000, "high"), (100, "low")):
+        for _ in range(20):
+            predictor.learn(asking(effort=effort), vector(1), Outcome(output_tokens=tokens))
+    high, low = (predictor.predict(asking(effort=e), vector(1)).distribution.mean() for e in ("high", "low"))
+    assert high > 3 * low
+
+
 @pytest.mark.parametrize("features", [{"tools": True}, {"effort": "high"}])
 def test_other_features_tell_them_apart_too(vector: Maker, features: dict[str, object]) -> None:
     predictor = taught([(1, 100, False)] * 20, vector)

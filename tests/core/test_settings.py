@@ -115,6 +115,7 @@ def test_what_is_wrong_is_named_by_its_path(document: Any, path: str) -> None:
         ({"embedding": {"model": "some/model"}}, "embedding.model"),
         ({"engine": {"apiKeyFile": "/key", "apiKeyEnv": "KEY"}}, "engine.apiKeyEnv"),
         ({"scheduling": {"maxWaitSeconds": 61}, "queue": {"maxAgeSeconds": 60}}, "scheduling.maxWaitSeconds"),
+        ({"server": {"maxBodyBytes": 4096}, "queue": {"maxBytes": 2048}}, "server.maxBodyBytes"),
         ({"scheduling": {"classes": [{"name": "a"}, {"name": "b"}, {"name": "a"}]}}, "scheduling.classes"),
     ],
 )
