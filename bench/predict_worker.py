@@ -27,9 +27,11 @@ MODEL = "bench"
 
 
 def request_of(number: int, prompt: str) -> Request:
-    """A request of 200 prompt tokens, its features read from the prompt."""
+    """A request whose features are read from the prompt."""
     features = features_of(prompt, max_tokens=2048)
-    return Request(id=f"r{number}", model=MODEL, prompt_tokens=200, arrival_s=number * 0.1, features=features)
+    return Request(
+        id=f"r{number}", model=MODEL, prompt_tokens=prompt.count(" ") + 1, arrival_s=number * 0.1, features=features
+    )
 
 
 class Bench:
@@ -44,7 +46,7 @@ class Bench:
         self.ids = itertools.count()
         self.neighbours: list[int] = []
         for _ in range(rows):
-            topic, prompt = self.prompts.draw()
+            topic, prompt = self.prompts.draw_of_any_length()
             request = request_of(next(self.ids), prompt)
             outcome = Outcome(output_tokens=self.prompts.output_tokens(topic))
             self.ranking.learn(request, self.embedder.embed(prompt), outcome)

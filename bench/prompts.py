@@ -1,4 +1,4 @@
-"""Seeded prompts of exactly 200 tokens, all different, in groups that resemble one another as real traffic does."""
+"""Seeded prompts, all different, in topics that resemble one another as real traffic does."""
 
 import random
 from importlib.resources import files
@@ -27,16 +27,20 @@ class Prompts:
         self._by_rank = [1 / (rank + 2.7) for rank in range(COMMON_WORDS)]
         self._topics = [self._rng.sample(rare, TOPIC_WORDS) for _ in range(TOPICS)]
 
-    def draw(self) -> tuple[int, str]:
-        """A topic's number and a prompt of it."""
+    def draw(self, tokens: int = TOKENS) -> tuple[int, str]:
+        """A topic's number and a prompt of it, of exactly so many tokens."""
         rng, topic = self._rng, self._rng.randrange(TOPICS)
-        common = round(TOKENS * COMMON)
+        common = round(tokens * COMMON)
         words = rng.choices(self._common, weights=self._by_rank, k=common)
-        words += rng.choices(self._topics[topic], k=TOKENS - common)
+        words += rng.choices(self._topics[topic], k=tokens - common)
         rng.shuffle(words)
         if rng.random() < ASKING:
             words[:5] = ["write", "about", str(rng.choice((50, 100, 200, 500, 1000))), "words", "on"]
         return topic, " ".join(words)
+
+    def draw_of_any_length(self) -> tuple[int, str]:
+        """The same with a lognormal length, as in public traffic: half of them below 100 tokens, a tenth above 470."""
+        return self.draw(min(2000, max(8, round(self._rng.lognormvariate(4.6, 1.2)))))
 
     def output_tokens(self, topic: int) -> int:
         """An output length: lognormal about the topic's own median."""

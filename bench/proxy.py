@@ -47,7 +47,7 @@ def _history(file: IO[str]) -> str:
     """A window as full as after a day's work: an empty one would make every prediction look cheap."""
     prompts = Prompts(SEED)
     for _ in range(HISTORY_ROWS):
-        topic, prompt = prompts.draw()
+        topic, prompt = prompts.draw_of_any_length()
         record = {"prompt": prompt, "output_tokens": prompts.output_tokens(topic), "model": MODEL}
         file.write(json.dumps(record) + "\n")
     file.flush()
