@@ -55,6 +55,7 @@ class World:
     def __init__(self, policy: str = "fcfs", **sections: dict[str, Any]) -> None:
         sections["engine"] = {"slots": 1, "kvReserve": 0, **sections.get("engine", {})}
         sections["scheduling"] = {"policy": policy, **sections.get("scheduling", {})}
+        sections.setdefault("server", {"maxBodyBytes": 1024})
         self.settings = decode(sections)
         self.clock, self.counts = Clock(), Counts()
         ranking = Ranking(self.settings, stopping=Stopping.NEVER, dimensions=DIMENSIONS)
