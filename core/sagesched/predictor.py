@@ -40,6 +40,9 @@ class Chain:
 
 BACKGROUND_ATOMS = 48
 REFRESH_RECORDS = 64
+REFRESH_SHARE = 0.02
+"""What lies behind the neighbours is made anew once so many records, or that share of the window, were learnt."""
+COARSE_ATOMS = 192
 MAX_BACKGROUNDS = 1000
 
 PRIOR = LengthDistribution(
@@ -80,6 +83,7 @@ class Predictor:
         self._chain = chain or Chain()
         self.window = window
         self._backgrounds: dict[tuple[Group, int], _Background] = {}
+        self._everything: dict[Group, _Everything] = {}
         self._learnt = 0
 
     def predict(self, request: Request, embedding: Vector | None) -> Prediction:
@@ -155,20 +159,43 @@ class Predictor:
             return known
         rows = self.window.rows(group)
         alike = rows[self.window.length_class[rows] == own_class]
-        parts = (("class", self._chain.in_class, alike), ("global", self._chain.in_all, rows))
-        levels, left = _share_out(
-            _Estimate(name, kappa, chosen.size, self._samples(chosen, np.ones(chosen.size)))
-            for name, kappa, chosen in parts
-            if chosen.size
-        )
+        estimates: list[_Estimate] = []
+        coarse: list[LengthDistribution] = []
+        if alike.size:
+            estimates.append(_Estimate("class", self._chain.in_class, alike.size, self._plain(alike)))
+            coarse.append(estimates[0].distribution.compress(COARSE_ATOMS))
+        if rows.size:
+            everything = self._all_of(group, rows)
+            estimates.append(everything.estimate)
+            coarse.append(everything.coarse)
+        levels, left = _share_out(estimates)
         levels.append(Level("prior", left, 0.0, PRIOR))
-        mixture = LengthDistribution.mix([(level.share, level.distribution) for level in levels])
-        due = self._learnt + min(REFRESH_RECORDS, 1 + rows.size // 4)
-        made = _Background(due, tuple(levels), mixture.compress(BACKGROUND_ATOMS))
+        shares = [level.share for level in levels]
+        mixture = LengthDistribution.mix(zip(shares, [*coarse, PRIOR], strict=True))
+        made = _Background(self._due(rows.size), tuple(levels), mixture.compress(BACKGROUND_ATOMS))
         if len(self._backgrounds) >= MAX_BACKGROUNDS:
             self._backgrounds.clear()
         self._backgrounds[group, own_class] = made
         return made
+
+    def _all_of(self, group: Group, rows: Rows) -> "_Everything":
+        """The level of all records, which the backgrounds of every class share."""
+        known = self._everything.get(group)
+        if known is not None and self._learnt < known.due:
+            return known
+        estimate = _Estimate("global", self._chain.in_all, rows.size, self._plain(rows))
+        made = _Everything(self._due(rows.size), estimate, estimate.distribution.compress(COARSE_ATOMS))
+        if len(self._everything) >= MAX_BACKGROUNDS:
+            self._everything.clear()
+        self._everything[group] = made
+        return made
+
+    def _plain(self, rows: Rows) -> LengthDistribution:
+        return self._samples(rows, np.ones(rows.size))
+
+    def _due(self, records: int) -> int:
+        """The count of records learnt at which what was made of so many records is due again."""
+        return self._learnt + min(max(REFRESH_RECORDS, int(REFRESH_SHARE * records)), 1 + records // 4)
 
 
 class _Estimate(NamedTuple):
@@ -178,6 +205,14 @@ class _Estimate(NamedTuple):
     kappa: float
     samples: float
     distribution: LengthDistribution
+
+
+class _Everything(NamedTuple):
+    """The level of all records of a group, and the same in fewer atoms."""
+
+    due: int
+    estimate: _Estimate
+    coarse: LengthDistribution
 
 
 def _share_out(estimates: Iterable[_Estimate]) -> tuple[list[Level], float]:
