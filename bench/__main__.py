@@ -10,7 +10,7 @@ from typing import Any
 
 from bench import predict, proxy, queueing, streaming
 from bench.figures import Result
-from bench.machine import load, machine
+from bench.machine import load, machine, speed
 
 BENCHMARKS: dict[str, Callable[[Callable[[str], None], str | None], Result]] = {
     "predict": predict.run,
@@ -43,6 +43,8 @@ def main() -> int:
         parser().error(f"no benchmark named {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
     minilm = "" if given.no_minilm else given.minilm_python
     document: dict[str, Any] = {"machine": machine(), "load_before": load(), "benchmarks": {}}
+    print(f"reference before: {(before := speed())}, load {load()[0]}")
+    document["speed_before"] = before
     missed: list[str] = []
     for name in given.names or BENCHMARKS:
         began = time.monotonic()
@@ -52,7 +54,8 @@ def main() -> int:
             print(line, flush=True)
         document["benchmarks"][name] = result.document()
         missed += [f"{name}: {figure.name.strip()}" for figure in result.figures if figure.missed]
-    document |= {"load_after": load(), "missed": missed}
+    document |= {"load_after": load(), "speed_after": speed(), "missed": missed}
+    print(f"reference after: {document['speed_after']}")
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     print(f"written to {given.out}" + "".join(f"\nlimit missed: {name}" for name in missed))

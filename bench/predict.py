@@ -24,7 +24,7 @@ PARTS = {
     "search": "nearest of 10,000 rows",
     "distribution": "mixture of the back-off chain",
     "index": "cost and Gittins index",
-    "features": "amount asked for, read from the prompt",
+    "features": "amount asked for, read from the prompt: comes on top",
     "admit": "search, distribution, index, place in the order",
     "finish": "history learns (after the answer)",
 }

@@ -68,7 +68,7 @@ class Bench:
         self.ranking.finish(request.id, Outcome(output_tokens=self.prompts.output_tokens(topic)), request.arrival_s + 1)
         finished = clock()
         return {
-            "whole": admitted - began,
+            "whole": admitted - read,
             "features": read - began,
             "embed": embedded - read,
             "admit": admitted - embedded,
