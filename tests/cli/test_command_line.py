@@ -59,6 +59,8 @@ def test_a_missing_extra_is_named(capsys: pytest.CaptureFixture[str], monkeypatc
         (["--seed", "1", "--seeds", "2,3"], "--seed"),
         (["--out", "report.txt"], "--out"),
         (["--profile", "abacus"], "profile"),
+        (["--arrivals", "tides"], "arrivals"),
+        (["--kv-tokens", "100"], "--kv-tokens"),
     ],
 )
 def test_a_wrong_option_is_named_and_ends_with_64(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sagesched_sim.workload.arrivals import bursts, bursty, poisson
+from sagesched_sim.workload.arrivals import arrivals_named, bursts, bursty, poisson
 
 
 @pytest.mark.parametrize(("rate_per_s", "cv"), [(3.0, 1.0), (0.5, 2.0), (20.0, 3.0)])
@@ -50,3 +50,16 @@ def test_same_seed_same_arrivals() -> None:
 def test_impossible_arrivals_are_refused(wrong: tuple[float, int, float]) -> None:
     with pytest.raises(ValueError, match="arrivals need"):
         bursty(*wrong, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("name", ["poisson", "gamma:2", "bursts:3/0.2/0.8"])
+def test_named_arrivals_keep_the_rate(name: str) -> None:
+    times = arrivals_named(name)(4.0, 8000, np.random.default_rng(3))
+    assert times.size == 8000
+    assert times[-1] == pytest.approx(2000, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["", "poisson:1", "gamma", "gamma:fast", "bursts:3", "tides:1/2/3"])
+def test_unknown_arrivals_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"choose poisson, gamma:CV or bursts"):
+        arrivals_named(name)

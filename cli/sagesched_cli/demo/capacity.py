@@ -10,12 +10,12 @@ from sagesched_sim.sequence import EngineRequest
 from sagesched_sim.workload.exchange import Exchange
 
 
-def capacity_rps(exchanges: Sequence[Exchange], *, profile: str, slots: int) -> float:
+def capacity_rps(exchanges: Sequence[Exchange], *, profile: str, slots: int, kv_tokens: int | None = None) -> float:
     """Completions per engine second, first come first served, with every exchange submitted at once.
 
     Raises ValueError when the profile is unknown or an exchange does not fit into the engine.
     """
-    options = Options(profile=profile, max_num_seqs=slots)
+    options = Options(profile=profile, max_num_seqs=slots, kv_tokens=kv_tokens)
     limits = options.limits()
     engine = Engine(profile_named(profile), limits)
     for number, exchange in enumerate(exchanges):

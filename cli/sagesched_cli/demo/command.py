@@ -20,7 +20,7 @@ from sagesched_cli.demo.report import Experiment, Report, report
 from sagesched_cli.demo.runs import Laboratory
 from sagesched_cli.demo.tables import text
 from sagesched_sim.workload import sources
-from sagesched_sim.workload.arrivals import bursty
+from sagesched_sim.workload.arrivals import arrivals_named
 from sagesched_sim.workload.exchange import WorkloadError
 from sagesched_sim.workload.traffic import Traffic
 
@@ -89,9 +89,11 @@ async def _experiment(options: DemoOptions, traffic: Traffic, seed: int, files: 
     """Capacity first, then the same arrivals under each policy."""
     logs = options.out.parent / "demo-logs"
     laboratory = Laboratory(options, traffic, seed=seed, files=files, logs=logs, answered=progress.step)
-    served_rps = capacity_rps(traffic.measured, profile=options.profile, slots=options.slots)
+    served_rps = capacity_rps(
+        traffic.measured, profile=options.profile, slots=options.slots, kv_tokens=options.kv_tokens
+    )
     rng = np.random.default_rng([seed, 2])
-    arrivals_s = bursty(options.load * served_rps, len(traffic.measured), options.burstiness, rng)
+    arrivals_s = arrivals_named(options.arrivals)(options.load * served_rps, len(traffic.measured), rng)
     runs = {}
     for policy in options.policies:
         progress.stage(f"seed {seed}, {policy}")

@@ -9,7 +9,10 @@ import msgspec
 
 from sagesched.settings import PolicyName
 from sagesched_sim.profile import profile_named
+from sagesched_sim.workload.arrivals import arrivals_named
 
+LEAST_KV_TOKENS = 4096
+"""Room for the longest exchange of the built-in traffic, twice over."""
 POLICIES: tuple[str, ...] = get_args(PolicyName)
 
 
@@ -19,17 +22,19 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     data: str = "topics"
     load: float = 1.1
     """Arrivals a second over capacity."""
-    requests: int = 1500
+    requests: int = 1200
     history: int = 5000
     """Exchanges of the earlier part that the scheduler may have learnt from, at most."""
     seeds: tuple[int, ...] = (1,)
     policies: tuple[str, ...] = ("fcfs", "sagesched")
     """The first is what the others are compared with."""
-    burstiness: float = 2.0
-    """Coefficient of variation of the gaps between arrivals; 1 is Poisson."""
+    arrivals: str = "gamma:2"
+    """See arrivals_named."""
     slots: int = 16
+    kv_tokens: int | None = None
+    """KV cache of the engine; the profile's when None."""
     profile: str = "llama-3.1-8b-rtx4090"
-    speedup: float = 9.0
+    speedup: float = 10.0
     stream_interval: int = 32
     """Tokens of one stream event."""
     out: Path = Path("build/demo.json")
@@ -39,7 +44,10 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
             if getattr(self, field) < least:
                 raise ValueError(f"--{field.replace('_', '-')}: {getattr(self, field)}; it must be at least {least}")
         profile_named(self.profile)
-        for field in ("load", "burstiness", "speedup"):
+        arrivals_named(self.arrivals)
+        if self.kv_tokens is not None and self.kv_tokens < LEAST_KV_TOKENS:
+            raise ValueError(f"--kv-tokens: {self.kv_tokens}; it must be at least {LEAST_KV_TOKENS}")
+        for field in ("load", "speedup"):
             if getattr(self, field) <= 0:
                 raise ValueError(f"--{field}: {getattr(self, field)}; it must be above 0")
         unknown = [policy for policy in self.policies if policy not in POLICIES]
@@ -90,13 +98,16 @@ def _parser() -> argparse.ArgumentParser:
     traffic.add_argument("--seed", type=int, help="seed of traffic and arrivals (default 1)")
     traffic.add_argument("--seeds", type=_numbers, metavar="N,N,...", help="several seeds, pooled")
     traffic.add_argument(
-        "--burstiness", type=float, help=f"variation of the gaps; 1 is Poisson (default {default.burstiness})"
+        "--arrivals",
+        help="poisson, gamma:CV (CV: the gaps' coefficient of variation) or bursts:NUMBER/WINDOW/SHARE (the part SHARE "
+        f"of the requests comes in the first part WINDOW of each of NUMBER cycles); default {default.arrivals}",
     )
     engine = out.add_argument_group("engine and policies")
     engine.add_argument(
         "--policies", type=_names, metavar="NAME,...", help=f"the first is the reference; of {', '.join(POLICIES)}"
     )
     engine.add_argument("--slots", type=int, help=f"requests that run at once (default {default.slots})")
+    engine.add_argument("--kv-tokens", type=int, help="KV cache of the engine (default: the profile's)")
     engine.add_argument("--profile", help=f"step times of the engine (default {default.profile})")
     engine.add_argument("--speedup", type=float, help=f"engine seconds a wall second (default {default.speedup})")
     engine.add_argument(

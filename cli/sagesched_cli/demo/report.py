@@ -61,8 +61,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Measured requests of each seed."""
     history: int
     seeds: tuple[int, ...]
-    burstiness: float
+    arrivals: str
     slots: int
+    kv_tokens: int | None
     profile: str
     speedup: float
     capacity_rps: float
@@ -90,7 +91,8 @@ def report(options: DemoOptions, experiments: Sequence[Experiment], history: int
         requests=options.requests,
         history=history,
         seeds=options.seeds,
-        burstiness=options.burstiness,
+        arrivals=options.arrivals,
+        kv_tokens=options.kv_tokens,
         slots=options.slots,
         profile=options.profile,
         speedup=options.speedup,

@@ -1,5 +1,8 @@
 """Arrival times in seconds, ascending, from 0. The mean rate is exact: a stated load is the load that is offered."""
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from .quantiles import FloatArray
@@ -48,3 +51,23 @@ def bursty(rate_per_s: float, count: int, cv: float, rng: np.random.Generator) -
     if times[-1] > 0:
         times *= (count - 1) / rate_per_s / times[-1]
     return times
+
+
+Arrivals = Callable[[float, int, np.random.Generator], FloatArray]
+"""(rate_per_s, count, rng) -> times."""
+
+
+def arrivals_named(name: str) -> Arrivals:
+    """`poisson`, `gamma:CV` or `bursts:NUMBER/WINDOW/SHARE`. Raises ValueError with these when it is none of them."""
+    kind, _, figures = name.partition(":")
+    try:
+        match kind, [float(figure) for figure in figures.split("/") if figure]:
+            case "poisson", []:
+                return poisson
+            case "gamma", [cv]:
+                return lambda rate_per_s, count, rng: bursty(rate_per_s, count, cv, rng)
+            case "bursts", [number, window, share]:
+                return partial(bursts, number=int(number), window=window, share=share)
+    except ValueError:
+        pass
+    raise ValueError(f"arrivals: {name!r} is unknown; choose poisson, gamma:CV or bursts:NUMBER/WINDOW/SHARE")
