@@ -10,7 +10,7 @@ from sagesched_sim.sequence import EngineRequest
 from sagesched_sim.workload.exchange import Exchange
 
 
-def capacity_rps(exchanges: Sequence[Exchange], *, profile: str, slots: int, kv_tokens: int | None = None) -> float:
+def capacity_rps(exchanges: Sequence[Exchange], *, profile: str, slots: int, kv_tokens: int) -> float:
     """Completions per engine second, first come first served, with every exchange submitted at once.
 
     Raises ValueError when the profile is unknown or an exchange does not fit into the engine.

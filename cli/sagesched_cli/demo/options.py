@@ -11,8 +11,8 @@ from sagesched.settings import PolicyName
 from sagesched_sim.profile import profile_named
 from sagesched_sim.workload.arrivals import arrivals_named
 
-LEAST_KV_TOKENS = 4096
-"""Room for the longest exchange of the built-in traffic, twice over."""
+LEAST_KV_TOKENS = 8192
+"""Room for the longest exchange of the built-in traffic."""
 POLICIES: tuple[str, ...] = get_args(PolicyName)
 
 
@@ -28,13 +28,13 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     seeds: tuple[int, ...] = (1,)
     policies: tuple[str, ...] = ("fcfs", "sagesched")
     """The first is what the others are compared with."""
-    arrivals: str = "gamma:2"
+    arrivals: str = "bursts:3/0.15/0.85"
     """See arrivals_named."""
-    slots: int = 16
-    kv_tokens: int | None = None
-    """KV cache of the engine; the profile's when None."""
+    slots: int = 256
+    kv_tokens: int = 16_384
+    """KV cache of the engine: here what binds, as on a GPU that the weights nearly fill."""
     profile: str = "llama-3.1-8b-rtx4090"
-    speedup: float = 10.0
+    speedup: float = 7.0
     stream_interval: int = 32
     """Tokens of one stream event."""
     out: Path = Path("build/demo.json")
@@ -45,7 +45,7 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"--{field.replace('_', '-')}: {getattr(self, field)}; it must be at least {least}")
         profile_named(self.profile)
         arrivals_named(self.arrivals)
-        if self.kv_tokens is not None and self.kv_tokens < LEAST_KV_TOKENS:
+        if self.kv_tokens < LEAST_KV_TOKENS:
             raise ValueError(f"--kv-tokens: {self.kv_tokens}; it must be at least {LEAST_KV_TOKENS}")
         for field in ("load", "speedup"):
             if getattr(self, field) <= 0:
@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         "--policies", type=_names, metavar="NAME,...", help=f"the first is the reference; of {', '.join(POLICIES)}"
     )
     engine.add_argument("--slots", type=int, help=f"requests that run at once (default {default.slots})")
-    engine.add_argument("--kv-tokens", type=int, help="KV cache of the engine (default: the profile's)")
+    engine.add_argument("--kv-tokens", type=int, help=f"KV cache of the engine (default {default.kv_tokens})")
     engine.add_argument("--profile", help=f"step times of the engine (default {default.profile})")
     engine.add_argument("--speedup", type=float, help=f"engine seconds a wall second (default {default.speedup})")
     engine.add_argument(

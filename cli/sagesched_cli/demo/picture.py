@@ -35,7 +35,8 @@ def page(found: Report, experiments: Sequence[Experiment]) -> str:
     policies = list(found.policies)
     about = (
         f"{found.data}, {found.requests} requests at {found.load:g} times capacity, seeds "
-        f"{', '.join(map(str, found.seeds))}; {found.slots} slots, {found.profile}. Times are engine seconds."
+        f"{', '.join(map(str, found.seeds))}; {found.profile} with {found.kv_tokens} tokens of KV "
+        "cache. Times are engine seconds."
     )
     body = [
         "<h1>SageSched demo</h1>",

@@ -63,7 +63,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     seeds: tuple[int, ...]
     arrivals: str
     slots: int
-    kv_tokens: int | None
+    kv_tokens: int
     profile: str
     speedup: float
     capacity_rps: float

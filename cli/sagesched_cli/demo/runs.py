@@ -114,7 +114,7 @@ class Laboratory:
         settings.write_bytes(msgspec.json.encode(self._settings()))
         engine = ["--profile", options.profile, "--max-num-seqs", str(options.slots), "--speedup", str(options.speedup)]
         engine += ["--stream-interval", str(options.stream_interval), "--lengths", str(self._lengths)]
-        engine += ["--kv-tokens", str(options.kv_tokens)] if options.kv_tokens else []
+        engine += ["--kv-tokens", str(options.kv_tokens)]
         async with child("sagesched_sim", (*engine, "--model", MODEL, "--port", "0"), logs[0]) as upstream:
             sidecar = ("--upstream", upstream, "--settings", str(settings), "--policy", policy, "--port", "0")
             async with child("sagesched_sidecar", (*sidecar, "--slots", str(options.slots)), logs[1]) as url:

@@ -45,7 +45,10 @@ def _about(found: Report) -> Iterable[str]:
     seeds = ", ".join(map(str, found.seeds))
     yield f"{found.data}: {found.requests} requests at {found.load:g} x capacity, seed {seeds}; {found.refused} refused"
     yield (
-        f"engine {found.profile}, {found.slots} slots, capacity {found.capacity_rps:.2f} requests/s; "
+        f"engine {found.profile}, {found.slots} slots, {found.kv_tokens} tokens of KV cache: "
+        f"capacity {found.capacity_rps:.2f} requests/s"
+    )
+    yield (
         f"seconds are engine seconds (wall x {found.speedup:g}); P99 of the client's own delay {found.late_p99_s:.2f} s"
     )
 
