@@ -51,9 +51,8 @@ class Bench:
             outcome = Outcome(output_tokens=self.prompts.output_tokens(topic))
             self.ranking.learn(request, self.embedder.embed(prompt), outcome)
 
-    def whole(self) -> dict[str, float]:
+    def whole(self, topic: int, prompt: str) -> dict[str, float]:
         """One request through everything, as a host does it, and then its end, from which history learns."""
-        topic, prompt = self.prompts.draw()
         number = next(self.ids)
         began = clock()
         request = request_of(number, prompt)
@@ -75,9 +74,8 @@ class Bench:
             "finish": finished - started,
         }
 
-    def parts(self) -> dict[str, float]:
+    def parts(self, _: int, prompt: str) -> dict[str, float]:
         """What `admit` consists of, each called by itself."""
-        _, prompt = self.prompts.draw()
         request, vector = request_of(next(self.ids), prompt), self.embedder.embed(prompt)
         scheduling, predictor = self.settings.scheduling, self.ranking.predictor
         policy = policy_of(scheduling)
@@ -99,13 +97,14 @@ def main() -> None:
     os.sched_setaffinity(0, {given["core"]})
     bench = Bench(given["seed"], given["rows"], Stopping(given["stopping"]))
     for _ in range(given["warm_up"]):
-        bench.whole()
+        bench.whole(*bench.prompts.draw())
     bench.neighbours.clear()
-    gc.collect()
     seconds: dict[str, list[float]] = {}
     for measure in (bench.whole, bench.parts):
-        for _ in range(given["count"]):
-            for name, value in measure().items():
+        drawn = [bench.prompts.draw() for _ in range(given["count"])]
+        gc.collect()
+        for topic, prompt in drawn:
+            for name, value in measure(topic, prompt).items():
                 seconds.setdefault(name, []).append(value)
     print(json.dumps({"seconds": seconds, "neighbours": bench.neighbours, "embedder": bench.embedder.name}))
 
