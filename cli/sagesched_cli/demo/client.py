@@ -10,8 +10,8 @@ import openai
 from sagesched_cli.demo.errors import DemoError
 from sagesched_sim.workload.exchange import Exchange
 
-REQUESTS_PER_POOL = 200
-"""A client's pool of connections slows down with the number that wait in it, so the requests share several."""
+REQUESTS_PER_POOL = 1000
+"""As many connections as one openai client opens at once."""
 RUN_LIMIT_S = 1800.0
 REASON_HEADER = "x-llm-d-request-dropped-reason"
 _REFUSALS = (429, 503)

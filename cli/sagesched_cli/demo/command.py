@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import signal
 import sys
 import tempfile
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"sagesched demo: {error}", file=sys.stderr)
         return EXIT_USAGE
     _allow_many_connections()
+    _collect_garbage_seldom()
     try:
         _run_loop(options)
     except WorkloadError as error:
@@ -69,6 +71,13 @@ def _allow_many_connections() -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+
+
+def _collect_garbage_seldom() -> None:
+    """A pause of the collector is a request sent late; what is loaded so far stays."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 async def _demo(options: DemoOptions) -> None:
