@@ -14,6 +14,8 @@ REQUESTS_PER_POOL = 1000
 """As many connections as one openai client opens at once."""
 RUN_LIMIT_S = 1800.0
 REASON_HEADER = "x-llm-d-request-dropped-reason"
+STREAM_OPTIONS = {"include_usage": True, "continuous_usage_stats": True}
+"""The engine tells in each event how many tokens it has generated: an event of the demo holds many."""
 _REFUSALS = (429, 503)
 
 
@@ -115,7 +117,7 @@ class _Sender:
             model=self._model,
             messages=[{"role": "user", "content": shot.exchange.prompt}],
             stream=True,
-            stream_options={"include_usage": True},
+            extra_body={"stream_options": STREAM_OPTIONS},
             extra_headers={"X-Request-Id": shot.request_id},
         )
         self._observer.started(shot)
