@@ -117,7 +117,7 @@ class HistoryWindow:
         return row
 
     def nearest(self, group: Group, embedding: Vector, count: int, threshold: float) -> Neighbours:
-        """The `count` nearest records of the group and all at or above `threshold`, at most four times `count`.
+        """The `count` nearest records of the group and all at or above `threshold`, at most twice `count`.
 
         Raises ValueError for a vector of another shape, whatever the window holds: it could not be learnt either.
         """
@@ -128,16 +128,16 @@ class HistoryWindow:
         similar = embedding @ self._vectors[:, : self._size]
         if self._counts[number] < self._size:
             similar = np.where(self._group[: self._size] == number, similar, np.float32(-2.0))
-        wanted = min(4 * count, self._size)
-        rows = np.argpartition(similar, self._size - wanted)[self._size - wanted :] if wanted < self._size else None
-        rows = np.arange(self._size) if rows is None else rows
-        rows = rows[np.argsort(-similar[rows], kind="stable")]
+        above = int(np.count_nonzero(similar >= threshold))
+        wanted = min(max(count, min(above, 2 * count)), self._counts[number])
+        if wanted < self._size:
+            rows = similar.argpartition(self._size - wanted)[self._size - wanted :]
+        else:
+            rows = np.arange(self._size)
         near = similar[rows]
-        kept = int(np.searchsorted(-near, 1.5))
-        above = int(np.searchsorted(-near[:kept], -threshold, side="right"))
-        kept = min(kept, max(count, above))
-        rows = rows[:kept]
-        return Neighbours(rows, near[:kept].astype(np.float64), self.output_tokens[rows])
+        order = (-near).argsort(kind="stable")
+        rows = rows[order]
+        return Neighbours(rows, near[order].astype(np.float64), self.output_tokens[rows])
 
     def effort_number(self, effort: str) -> int:
         """The number under which records of that reasoning effort stand; -1 where there are none."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,13 @@ shrinks to nothing. The first two stretches are the law's 1/6 and 1/2 quantiles,
 """
 
 
+class Atoms(NamedTuple):
+    """Weighted lengths in any order, the same one more than once perhaps. `weights`: (n,), sum 1."""
+
+    tokens: FloatArray
+    weights: FloatArray
+
+
 class LengthDistribution:
     """A discrete distribution over output lengths. Immutable and never empty.
 
@@ -25,14 +33,14 @@ class LengthDistribution:
     `cap_tokens`: no length is larger, the tail beyond the last atom included; infinite where no cap is known.
     """
 
-    __slots__ = ("_after", "_cumulative", "cap_tokens", "tokens", "weights")
+    __slots__ = ("_after", "_up_to", "cap_tokens", "tokens", "weights")
 
     def __init__(self, tokens: FloatArray, weights: FloatArray, cap_tokens: float = math.inf) -> None:
         """Atoms already sorted, distinct and normalised; `from_samples` and `mix` are the ways to get here."""
         self.cap_tokens = cap_tokens
         self.tokens = tokens
         self.weights = weights
-        self._cumulative = np.cumsum(weights)
+        self._up_to: FloatArray | None = None
         self._after: tuple[FloatArray, FloatArray] | None = None
 
     @classmethod
@@ -63,13 +71,13 @@ class LengthDistribution:
         kept = mass > 0
         if not kept.any():
             raise ValueError("weights: a distribution needs at least one sample of positive weight")
-        if not kept.all():
-            lengths, mass, cut = lengths[kept], mass[kept], cut[kept]
-        return cls._kaplan_meier(lengths, mass, cut) if cut.any() else cls._of_atoms(lengths, mass)
+        atoms = product_limit(lengths[kept], cut[kept], mass[kept])
+        return cls.of_atoms(atoms.tokens, atoms.weights)
 
     @classmethod
-    def _of_atoms(cls, lengths: FloatArray, mass: FloatArray) -> "LengthDistribution":
-        order = np.argsort(lengths, kind="stable")
+    def of_atoms(cls, lengths: FloatArray, mass: FloatArray) -> "LengthDistribution":
+        """Atoms in any order, also equal ones. `lengths`: (n,), each at least 1; `mass`: (n,), positive, any sum."""
+        order = lengths.argsort()
         lengths, mass = lengths[order], mass[order]
         first = np.empty(lengths.size, dtype=np.bool_)
         first[0] = True
@@ -80,39 +88,22 @@ class LengthDistribution:
         return cls(lengths, mass / mass.sum())
 
     @classmethod
-    def _kaplan_meier(cls, lengths: FloatArray, mass: FloatArray, cut: BoolArray) -> "LengthDistribution":
-        times, where = np.unique(lengths, return_inverse=True)
-        ended = np.bincount(where, weights=mass * ~cut, minlength=times.size)
-        leaving = np.bincount(where, weights=mass, minlength=times.size)
-        at_risk = np.cumsum(leaving[::-1])[::-1]
-        survival = np.cumprod(1.0 - np.minimum(1.0, ended / at_risk))
-        atoms = -np.diff(survival, prepend=1.0)
-        claimed = atoms > 0
-        times, atoms, beyond = times[claimed], atoms[claimed], float(survival[-1])
-        if beyond > 1e-12:
-            tail = tail_after(float(lengths.max()))
-            times = np.concatenate((times, tail))
-            atoms = np.concatenate((atoms, np.full(tail.size, beyond / tail.size)))
-        return cls._of_atoms(times, atoms)
-
-    @classmethod
-    def mix(cls, parts: Iterable[tuple[float, "LengthDistribution"]]) -> "LengthDistribution":
+    def mix(cls, parts: Iterable[tuple[float, "Atoms | LengthDistribution"]]) -> "LengthDistribution":
         """The mixture of distributions by weight. Raises ValueError when no weight is positive."""
-        used = [(w, d) for w, d in parts if w > 0]
+        used = [(w, part) for w, part in parts if w > 0]
         if not used:
             raise ValueError("mix: at least one part needs a positive weight")
-        if len(used) == 1:
+        if len(used) == 1 and isinstance(used[0][1], LengthDistribution):
             return used[0][1]
-        return cls._of_atoms(
-            np.concatenate([d.tokens for _, d in used]), np.concatenate([w * d.weights for w, d in used])
-        )
+        tokens = np.concatenate([part.tokens for _, part in used])
+        return cls.of_atoms(tokens, np.concatenate([w * part.weights for w, part in used]))
 
     def truncate(self, max_tokens: int | None) -> "LengthDistribution":
         """The length under a cap: longer outputs end at `max_tokens`, so their mass lies there."""
         if max_tokens is None:
             return self
         cap = min(self.cap_tokens, max(1.0, float(max_tokens)))
-        within = self if self.tokens[-1] <= cap else self._of_atoms(np.minimum(self.tokens, cap), self.weights)
+        within = self if self.tokens[-1] <= cap else self.of_atoms(np.minimum(self.tokens, cap), self.weights)
         return LengthDistribution(within.tokens, within.weights, cap)
 
     def remaining(self, generated_tokens: float) -> "LengthDistribution":
@@ -122,7 +113,7 @@ class LengthDistribution:
         first = int(np.searchsorted(self.tokens, generated_tokens, side="right"))
         if first >= self.tokens.size:
             tail = self._tail_after(generated_tokens) - generated_tokens
-            return self._of_atoms(tail, np.ones(tail.size))
+            return self.of_atoms(tail, np.ones(tail.size))
         weights = self.weights[first:]
         return LengthDistribution(self.tokens[first:] - generated_tokens, weights / weights.sum())
 
@@ -151,7 +142,7 @@ class LengthDistribution:
         np.add.at(mass, group, self.weights)
         np.add.at(total, group, self.weights * self.tokens)
         used = mass > 0
-        return self._of_atoms(total[used] / mass[used], mass[used])
+        return self.of_atoms(total[used] / mass[used], mass[used])
 
     def mean(self) -> float:
         """E[O] in tokens."""
@@ -167,8 +158,36 @@ class LengthDistribution:
         where = int(np.searchsorted(self._cumulative, q - 1e-12))
         return float(self.tokens[min(where, self.tokens.size - 1)])
 
+    @property
+    def _cumulative(self) -> FloatArray:
+        if self._up_to is None:
+            self._up_to = np.cumsum(self.weights)
+        return self._up_to
+
     def __repr__(self) -> str:
         return f"LengthDistribution({self.tokens.size} atoms, mean {self.mean():.1f} tokens)"
+
+
+def product_limit(lengths: FloatArray, cut: BoolArray, mass: FloatArray) -> Atoms:
+    """Kaplan and Meier's atoms of samples; what no complete sample claims lies beyond the largest length.
+
+    `lengths`: (n,), n at least 1, each at least 1; `cut`: (n,), True where censored; `mass`: (n,), positive.
+    """
+    if not cut.any():
+        return Atoms(lengths, mass / mass.sum())
+    times, where = np.unique(lengths, return_inverse=True)
+    ended = np.bincount(where, weights=mass * ~cut, minlength=times.size)
+    leaving = np.bincount(where, weights=mass, minlength=times.size)
+    at_risk = np.cumsum(leaving[::-1])[::-1]
+    survival = np.cumprod(1.0 - np.minimum(1.0, ended / at_risk))
+    atoms = -np.diff(survival, prepend=1.0)
+    claimed = atoms > 0
+    times, atoms, beyond = times[claimed], atoms[claimed], float(survival[-1])
+    if beyond > 1e-12:
+        tail = tail_after(float(lengths.max()))
+        times = np.concatenate((times, tail))
+        atoms = np.concatenate((atoms, np.full(tail.size, beyond / tail.size)))
+    return Atoms(times, atoms)
 
 
 def _sums_from(values: FloatArray) -> FloatArray:

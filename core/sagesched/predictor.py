@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sagesched.history import NO_NEIGHBOURS, NO_NUMBER, Group, HistoryWindow, Neighbours, Rows, Vector, length_class
-from sagesched.lengths import FloatArray, LengthDistribution
+from sagesched.lengths import Atoms, FloatArray, LengthDistribution, product_limit
 from sagesched.request import Features, Outcome, Request
 from sagesched.settings import Scheduling
 
@@ -58,7 +58,12 @@ class Level:
     name: str
     share: float
     samples: float
-    distribution: LengthDistribution
+    atoms: Atoms | LengthDistribution
+
+    @property
+    def distribution(self) -> LengthDistribution:
+        """What the level alone would predict."""
+        return LengthDistribution.of_atoms(self.atoms.tokens, self.atoms.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +100,9 @@ class Predictor:
             near = self.window.nearest(group, embedding, self._settings.neighbours, self._settings.similarity_threshold)
         levels, left = _share_out(self._near_levels(request.features, near))
         behind = self._background(group, length_class(request.prompt_tokens, request.features.asked_number))
-        parts = [(level.share, level.distribution) for level in levels]
+        parts = [(level.share, level.atoms) for level in levels]
         mixture = LengthDistribution.mix([*parts, (left, behind.distribution)])
-        levels += [Level(one.name, left * one.share, one.samples, one.distribution) for one in behind.levels]
+        levels += [Level(one.name, left * one.share, one.samples, one.atoms) for one in behind.levels]
         return Prediction(mixture.truncate(request.features.max_tokens), tuple(levels), near)
 
     def learn(self, request: Request, embedding: Vector, outcome: Outcome) -> None:
@@ -146,11 +151,9 @@ class Predictor:
         weights[window.effort[rows] != window.effort_number(features.effort)] *= chain.effort_mismatch
         return weights
 
-    def _samples(self, rows: Rows, weights: FloatArray) -> LengthDistribution:
-        window = self.window
-        return LengthDistribution.from_samples(
-            window.output_tokens[rows], window.censored[rows], np.maximum(weights, 1e-9)
-        )
+    def _samples(self, rows: Rows, weights: FloatArray) -> Atoms:
+        lengths = np.maximum(self.window.output_tokens[rows], 1.0)
+        return product_limit(lengths, self.window.censored[rows], np.maximum(weights, 1e-9))
 
     def _background(self, group: Group, own_class: int) -> "_Background":
         """What is left when no prompt is near: class, global and prior in one, made anew as records are learnt."""
@@ -162,8 +165,9 @@ class Predictor:
         estimates: list[_Estimate] = []
         coarse: list[LengthDistribution] = []
         if alike.size:
-            estimates.append(_Estimate("class", self._chain.in_class, alike.size, self._plain(alike)))
-            coarse.append(estimates[0].distribution.compress(COARSE_ATOMS))
+            of_class = self._plain(alike)
+            estimates.append(_Estimate("class", self._chain.in_class, alike.size, of_class))
+            coarse.append(of_class.compress(COARSE_ATOMS))
         if rows.size:
             everything = self._all_of(group, rows)
             estimates.append(everything.estimate)
@@ -183,15 +187,17 @@ class Predictor:
         known = self._everything.get(group)
         if known is not None and self._learnt < known.due:
             return known
-        estimate = _Estimate("global", self._chain.in_all, rows.size, self._plain(rows))
-        made = _Everything(self._due(rows.size), estimate, estimate.distribution.compress(COARSE_ATOMS))
+        of_all = self._plain(rows)
+        estimate = _Estimate("global", self._chain.in_all, rows.size, of_all)
+        made = _Everything(self._due(rows.size), estimate, of_all.compress(COARSE_ATOMS))
         if len(self._everything) >= MAX_BACKGROUNDS:
             self._everything.clear()
         self._everything[group] = made
         return made
 
     def _plain(self, rows: Rows) -> LengthDistribution:
-        return self._samples(rows, np.ones(rows.size))
+        atoms = self._samples(rows, np.ones(rows.size))
+        return LengthDistribution.of_atoms(atoms.tokens, atoms.weights)
 
     def _due(self, records: int) -> int:
         """The count of records learnt at which what was made of so many records is due again."""
@@ -204,7 +210,7 @@ class _Estimate(NamedTuple):
     name: str
     kappa: float
     samples: float
-    distribution: LengthDistribution
+    atoms: Atoms | LengthDistribution
 
 
 class _Everything(NamedTuple):
@@ -219,9 +225,9 @@ def _share_out(estimates: Iterable[_Estimate]) -> tuple[list[Level], float]:
     """Give each level its share of what those before it left over; also returns what is left at the end."""
     left = 1.0
     levels: list[Level] = []
-    for name, kappa, samples, distribution in estimates:
+    for name, kappa, samples, atoms in estimates:
         share = left * samples / (samples + kappa)
-        levels.append(Level(name, share, samples, distribution))
+        levels.append(Level(name, share, samples, atoms))
         left -= share
     return levels, left
 

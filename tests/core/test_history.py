@@ -89,7 +89,7 @@ def test_the_search_is_exact(
     found = window.nearest(group, vector(which), count, threshold)
     own = {kept.row: kept for kept in model if kept.group == group}
     similar = {row: float(kept.vector @ vector(which)) for row, kept in own.items()}
-    wanted = min(len(own), 4 * count, max(count, sum(s >= threshold for s in similar.values())))
+    wanted = min(len(own), 2 * count, max(count, sum(s >= threshold for s in similar.values())))
     assert found.similarities.tolist() == sorted(similar.values(), reverse=True)[:wanted]
     rows = found.rows.tolist()
     assert len(set(rows)) == len(rows)
