@@ -45,10 +45,15 @@ class ServiceUnit:
 
     def unit(self) -> Unit:
         """The unit as known now."""
-        cost = self._served if self._served.count >= MIN_SERVED else self._predicted
+        cost = self._served if self.knows_cost else self._predicted
         service_s = self._service_s.mean if self._service_s.count >= MIN_SERVED else 0.0
         token_s = self._token_s.mean if self._token_s.count >= MIN_SERVED else 0.0
         return Unit(cost.mean or 1.0, service_s or 1.0, token_s)
+
+    @property
+    def knows_cost(self) -> bool:
+        """Whether so many were served that predictions no longer stand in for them."""
+        return self._served.count >= MIN_SERVED
 
     def predicted(self, cost: float) -> None:
         """A request came that is expected to cost that much."""

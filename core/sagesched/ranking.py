@@ -55,7 +55,8 @@ class Ranking:
             raise ValueError(f"id: {request.id!r} is already held")
         prediction, trouble = self._predict(request, embedding)
         belief = Belief(request, prediction.distribution, self._stopping, self._settings.scheduling)
-        self._service.predicted(belief.mean_cost())
+        if not self._service.knows_cost:
+            self._service.predicted(belief.mean_cost())
         self._recalibrate()
         usable = None if trouble else embedding
         score = self._policy.score(belief)

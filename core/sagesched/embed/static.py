@@ -22,6 +22,9 @@ TAIL_CHARACTERS = 1000
 """Only this much of either end is read, so that a prompt of any size costs the same."""
 HALF_WEIGHT_WORDS = 32
 """A word this far from the nearer end counts half."""
+_WEIGHTS = np.float32(HALF_WEIGHT_WORDS) / (HALF_WEIGHT_WORDS + np.arange(HEAD_CHARACTERS + TAIL_CHARACTERS))
+_WEIGHTS = _WEIGHTS.astype(np.float32)
+"""By distance to the nearer end; no text that is read has more words."""
 LENGTH_NORM = 0.5
 """Norm of the length coordinates beside the meaning's 1: a fifth of every cosine is about length."""
 LONGEST_CHARACTERS = 20_000
@@ -73,12 +76,11 @@ def weighted_rows(pieces: WordPieces, words: list[str]) -> tuple[NDArray[np.intp
     """The table's rows for the distinct words, and a weight in (0, 1] for each by its word's place in the text."""
     nearest = _distances_to_nearer_end(words)
     found = pieces.rows_of(nearest)
-    distances = np.fromiter(nearest.values(), dtype=np.float32, count=len(nearest))
-    weights = np.float32(HALF_WEIGHT_WORDS) / (np.float32(HALF_WEIGHT_WORDS) + distances)
-    rows = np.fromiter(chain.from_iterable(found), dtype=np.intp)
+    rows = list(chain.from_iterable(found))
+    distances = list(nearest.values())
     if len(rows) > len(found):
-        weights = np.repeat(weights, [len(of_word) for of_word in found])
-    return rows, weights
+        distances = [d for d, of_word in zip(distances, found, strict=True) for _ in of_word]
+    return np.array(rows, dtype=np.intp), _WEIGHTS[distances]
 
 
 def _distances_to_nearer_end(words: list[str]) -> dict[str, int]:
