@@ -97,7 +97,7 @@ def main() -> None:
     """Reads the model, writes rows.npy, scales.npy and tokens.txt."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--dimensions", type=int, default=192, help="of the vectors, two of them for the prompt's length"
+        "--dimensions", type=int, default=128, help="of the vectors, two of them for the prompt's length"
     )
     parser.add_argument("--out", type=Path, default=Path("core/sagesched/embed/data"), help="folder to write to")
     args = parser.parse_args()

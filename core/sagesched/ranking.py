@@ -66,6 +66,19 @@ class Ranking:
         self._note_waiting(now_s)
         return ticket
 
+    def refine(self, request_id: str, embedding: Vector) -> Ticket:
+        """Predict a request anew, now that its embedding is known; what it has generated stays."""
+        ticket = self._tickets[request_id]
+        ticket.prediction, ticket.trouble = self._predict(ticket.request, embedding)
+        ticket.embedding = None if ticket.trouble else embedding
+        generated = ticket.belief.generated_tokens
+        ticket.belief = Belief(
+            ticket.request, ticket.prediction.distribution, self._stopping, self._settings.scheduling
+        )
+        ticket.belief.generated_tokens = generated
+        self._rank_anew(ticket)
+        return ticket
+
     def peek(self, now_s: float) -> Ticket | None:
         """Who goes next: the smallest rank, or the oldest once it has waited beyond the starvation bound."""
         rank = self._waiting.peek(now_s)

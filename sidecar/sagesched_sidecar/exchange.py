@@ -2,7 +2,7 @@
 
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
 from aiohttp import web
@@ -74,9 +74,12 @@ async def answer_client(
     source: aiohttp.ClientResponse,
     passage: Passage,
     headers: CIMultiDict[str],
-    ended: Callable[[], None],
+    *,
+    begun: Callable[[], object],
+    ended: Callable[[], Awaitable[None]],
 ) -> web.StreamResponse:
-    """Pass the engine's answer on; `ended` is called once the engine has written all of it, however slow the client.
+    """Pass the engine's answer on. `begun` is called once its first bytes are on their way to the client, `ended` once
+    the engine has written all of it, however slow the client.
 
     Raises CutError when the engine ends early, the client's connection then being closed without a clean end;
     ConnectionError when the client has left.
@@ -84,16 +87,18 @@ async def answer_client(
     answer = Answer(status=source.status, reason=source.reason, headers=headers)
     try:
         await answer.prepare(request)
-        await _relay(source, answer, passage)
+        await _relay(source, answer, passage, begun)
     except CutError:
         _end_unclean(request)
         raise
-    ended()
+    await ended()
     await answer.write_eof()
     return answer
 
 
-async def _relay(source: aiohttp.ClientResponse, answer: web.StreamResponse, passage: Passage) -> None:
+async def _relay(
+    source: aiohttp.ClientResponse, answer: web.StreamResponse, passage: Passage, begun: Callable[[], object]
+) -> None:
     """Every read goes to the client at once; the pace is the client's."""
     content = source.content
     cause: Exception | None = None
@@ -105,6 +110,7 @@ async def _relay(source: aiohttp.ClientResponse, answer: web.StreamResponse, pas
             chunk, cause = content._read_nowait(-1), error
         if chunk and (out := passage.feed(chunk)):
             await answer.write(out)
+            begun()
         if not chunk or cause:
             break
     if rest := passage.close():

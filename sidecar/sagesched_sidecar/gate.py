@@ -5,7 +5,7 @@ free in the same turn of the loop, and the next one starts.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +21,9 @@ UNKNOWN_SLOTS = 256
 """Requests sent at once while the engine's slots are neither given nor learnt: vLLM's default max_num_seqs."""
 
 MAX_RETRY_AFTER_S = 60
+
+Embed = Callable[[], Awaitable[Vector | None]]
+"""Gives a request's embedding, or None where there is none."""
 
 
 class Refused(Exception):
@@ -124,18 +127,18 @@ class Gate:
         self._closed: tuple[str, int] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    async def enter(self, request: Request, embedding: Vector | None, body_bytes: int) -> Place:
-        """Wait for a turn. Raises Refused when there is none to be had; being cancelled frees the place."""
-        self._refuse_if_full(body_bytes)
-        ticket = self.ranking.admit(request, embedding, self._clock())
-        if ticket.trouble:
-            self._observer.troubled(ticket.trouble)
-        place = Place(self, ticket, body_bytes)
-        self._places[place.id] = place
-        self._waiting_bytes += body_bytes
-        self._set_timer()
-        self.dispatch()
+    async def enter(
+        self, request: Request, embedding: Vector | None, body_bytes: int, embed: Embed | None = None
+    ) -> Place:
+        """Wait for a turn. Raises Refused when there is none to be had; being cancelled frees the place.
+
+        A request that need not wait goes at once, whatever is known of it; only one that waits is worth the time of
+        `embed`, which then refines its rank. The others can be refined later, while the engine works.
+        """
+        place = self._admit(request, embedding, body_bytes)
         try:
+            if embed is not None and not place.granted.done():
+                self.refine(place, await embed())
             await place.granted
         except asyncio.CancelledError:
             if place.granted.done() and not place.granted.cancelled():
@@ -143,6 +146,30 @@ class Gate:
             self._remove(place, 0, "left")
             raise
         return place
+
+    def refine(self, place: Place, embedding: Vector | None) -> None:
+        """Predict a request anew by its embedding; nothing happens where it has ended or there is none."""
+        if place.ended or embedding is None:
+            return
+        ticket = self.ranking.refine(place.id, embedding)
+        self._tell_trouble(ticket)
+        place.predicted_tokens = ticket.generated_tokens + ticket.belief.mean_tokens()
+        self.dispatch()
+
+    def _admit(self, request: Request, embedding: Vector | None, body_bytes: int) -> Place:
+        self._refuse_if_full(body_bytes)
+        ticket = self.ranking.admit(request, embedding, self._clock())
+        self._tell_trouble(ticket)
+        place = Place(self, ticket, body_bytes)
+        self._places[place.id] = place
+        self._waiting_bytes += body_bytes
+        self._set_timer()
+        self.dispatch()
+        return place
+
+    def _tell_trouble(self, ticket: Ticket) -> None:
+        if ticket.trouble:
+            self._observer.troubled(ticket.trouble)
 
     def dispatch(self) -> None:
         """Start whoever goes next, as long as there is room."""

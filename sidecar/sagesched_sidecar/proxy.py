@@ -65,7 +65,7 @@ class Proxy:
         try:
             streams = source.content_type == "text/event-stream"
             back = to_client(source.raw_headers, streams=streams, stripped=False, explain_id=None)
-            return await answer_client(request, source, Untouched(), back, lambda: None)
+            return await answer_client(request, source, Untouched(), back, begun=_nothing, ended=_nothing_more)
         except (CutError, ConnectionError):
             return web.Response()
         finally:
@@ -74,3 +74,11 @@ class Proxy:
     def _refuse(self, refusal: Refusal) -> web.Response:
         self._rejected(refusal.reason)
         return error_response(refusal)
+
+
+def _nothing() -> None:
+    """What passes through is not scheduled: nobody waits for its beginning,"""
+
+
+async def _nothing_more() -> None:
+    """nor for its end."""

@@ -8,6 +8,7 @@ from aiohttp import web
 from sagesched.history import Vector
 from sagesched_sidecar.errors import EngineGoneError, Refusal, error_response
 from sagesched_sidecar.exchange import BodyError, CutError, answer_client, read_body
+from sagesched_sidecar.foresight import Foresight
 from sagesched_sidecar.gate import Gate, Place, Refused
 from sagesched_sidecar.headers import to_client, to_engine
 from sagesched_sidecar.orders import Order, OrderDesk
@@ -62,18 +63,15 @@ class Scheduler:
             self._desk.release(order)
 
     async def _wait_and_serve(self, http: web.BaseRequest, order: Order) -> web.StreamResponse:
-        begun_s = self._clock()
-        embedding = await self._embedding(order)
-        embedding_s = self._clock() - begun_s
         self._telemetry.overhead.observe(self._clock() - order.request.arrival_s)
+        foresight = Foresight(self._gate, lambda: self._embedding(order), self._clock)
         try:
-            place = await self._gate.enter(order.request, embedding, len(order.body))
+            place = await self._gate.enter(order.request, None, len(order.body), foresight.embedding)
         except Refused as refused:
             return self._refuse(_refusal(refused), order.surface, order.request.id)
-        self._telemetry.predicted(place.ticket, embedding_s)
-        serving = Serving(order, place, lambda ended: self._note(order, place, ended))
+        serving = Serving(order, place, lambda ended: self._note(order, place, foresight, ended))
         try:
-            return await self._serve(http, order, serving)
+            return await self._serve(http, order, serving, foresight)
         except EngineGoneError as gone:
             serving.end("engine-error")
             return self._refuse(gone.refusal, order.surface, order.request.id)
@@ -91,7 +89,9 @@ class Scheduler:
             return None
         return await self._embedder.embed(order.ask.prompt)
 
-    async def _serve(self, http: web.BaseRequest, order: Order, serving: Serving) -> web.StreamResponse:
+    async def _serve(
+        self, http: web.BaseRequest, order: Order, serving: Serving, foresight: Foresight
+    ) -> web.StreamResponse:
         headers = to_engine(http.raw_headers, api_key=self._api_key, request_id=order.request.id)
         source = await self._upstream.open("POST", http.raw_path, headers, order.body)
         try:
@@ -102,7 +102,14 @@ class Scheduler:
                 stripped=serving.strips,
                 explain_id=order.request.id,
             )
-            return await answer_client(http, source, serving, back, lambda: serving.end("answered"))
+
+            async def answered() -> None:
+                await foresight.refine(serving.place)
+                serving.end("answered")
+
+            return await answer_client(
+                http, source, serving, back, begun=lambda: foresight.refine_soon(serving.place), ended=answered
+            )
         finally:
             source.close()
 
@@ -110,8 +117,10 @@ class Scheduler:
         self._telemetry.rejected_for(refusal.reason)
         return error_response(refusal, anthropic=surface.anthropic, explain_id=explain_id)
 
-    def _note(self, order: Order, place: Place, ended: Ended) -> None:
+    def _note(self, order: Order, place: Place, foresight: Foresight, ended: Ended) -> None:
         """What every request leaves behind once it has had its turn: counts, a record, a line in the log."""
+        if foresight.seconds is not None:
+            self._telemetry.predicted(place.ticket, foresight.seconds)
         self._telemetry.ended(ended)
         outcome, request = ended.outcome, order.request
         if outcome is not None and outcome.prompt_tokens is not None and order.ask is not None:

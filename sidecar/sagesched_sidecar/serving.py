@@ -35,7 +35,7 @@ class Serving:
         self._choices = order.ask.choices if order.ask else 1
         self._meter = Meter(order.surface, self._choices)
         self._asked_for_usage = order.strips
-        self._place = place
+        self.place = place
         self._ended: Callable[[Ended], None] | None = ended
         self._passage: Passage = Untouched()
         self._next_progress = PROGRESS_TOKENS * self._choices
@@ -62,7 +62,7 @@ class Serving:
         out = self._passage.feed(chunk)
         if self._meter.events >= self._next_progress:
             self._next_progress = self._meter.events + PROGRESS_TOKENS * self._choices
-            self._place.progress(self._meter.generated_tokens)
+            self.place.progress(self._meter.generated_tokens)
         return out
 
     def close(self) -> bytes:
@@ -78,9 +78,9 @@ class Serving:
             tell(self._answered())
             return
         if how == "left":
-            self._place.drop(self._meter.generated_tokens)
+            self.place.drop(self._meter.generated_tokens)
         else:
-            self._place.fail()
+            self.place.fail()
         tell(Ended(how, None, None))
 
     def _answered(self) -> Ended:
@@ -88,16 +88,16 @@ class Serving:
         it is as if the client had left: at least so long."""
         meter = self._meter
         if self._refused_by_engine or meter.failed:
-            self._place.fail()
+            self.place.fail()
             return Ended("engine-error", None, None)
         usage = meter.usage
         counted = usage is not None and usage.output_tokens is not None
         if not counted and (meter.cut is None or not meter.events):
-            self._place.drop(meter.generated_tokens)
+            self.place.drop(meter.generated_tokens)
             return Ended("unmeasured", None, None)
         outcome = Outcome(
             output_tokens=meter.generated_tokens,
             prompt_tokens=usage.prompt_tokens if usage else None,
             censored=bool(meter.cut),
         )
-        return Ended("answered", outcome, self._place.finish(outcome))
+        return Ended("answered", outcome, self.place.finish(outcome))

@@ -144,8 +144,8 @@ def test_the_default_imports_neither_torch_nor_tokenizers() -> None:
 
 def test_it_is_an_embedder() -> None:
     opened: Embedder = open_embedder(Embedding())
-    assert opened.name.startswith("static-192-")
-    assert opened.dimensions == 192
+    assert opened.name.startswith("static-128-")
+    assert opened.dimensions == 128
     assert not opened.blocking
 
 

@@ -22,8 +22,9 @@ TAIL_CHARACTERS = 1000
 """Only this much of either end is read, so that a prompt of any size costs the same."""
 HALF_WEIGHT_WORDS = 32
 """A word this far from the nearer end counts half."""
-_WEIGHTS = np.float32(HALF_WEIGHT_WORDS) / (HALF_WEIGHT_WORDS + np.arange(HEAD_CHARACTERS + TAIL_CHARACTERS))
-_WEIGHTS = _WEIGHTS.astype(np.float32)
+_WEIGHTS: FloatArray = np.divide(
+    HALF_WEIGHT_WORDS, HALF_WEIGHT_WORDS + np.arange(HEAD_CHARACTERS + TAIL_CHARACTERS), dtype=np.float32
+)
 """By distance to the nearer end; no text that is read has more words."""
 LENGTH_NORM = 0.5
 """Norm of the length coordinates beside the meaning's 1: a fifth of every cosine is about length."""

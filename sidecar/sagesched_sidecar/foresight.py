@@ -1,0 +1,41 @@
+"""When a request is predicted: before its turn if it has to wait, else while the engine works on it.
+
+Embedding and searching take longer than all else that the sidecar does to a request. One that goes to the engine at
+once does not wait for them: its rank matters to nobody, its prediction only to the memory it is taken to need.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from sagesched.history import Vector
+from sagesched_sidecar.gate import Gate, Place
+
+
+class Foresight:
+    """The embedding of one request, asked for once at most."""
+
+    def __init__(self, gate: Gate, embed: Callable[[], Awaitable[Vector | None]], clock: Callable[[], float]) -> None:
+        self._gate = gate
+        self._embed = embed
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+        self.seconds: float | None = None
+        """How long the embedding took; None where it was not asked for."""
+
+    async def embedding(self) -> Vector | None:
+        """The embedding; None on trouble, and on a second call."""
+        if self.seconds is not None:
+            return None
+        begun_s, self.seconds = self._clock(), 0.0
+        vector = await self._embed()
+        self.seconds = self._clock() - begun_s
+        return vector
+
+    async def refine(self, place: Place) -> None:
+        """Predict the request anew by its embedding, if that was not done yet."""
+        self._gate.refine(place, await self.embedding())
+
+    def refine_soon(self, place: Place) -> None:
+        """The same as soon as the event loop has nothing more urgent."""
+        if self.seconds is None and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self.refine(place))
