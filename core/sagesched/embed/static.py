@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from sagesched.embed.protocol import FloatArray
 from sagesched.embed.wordpiece import WordPieces, words_of
 
-HEAD_CHARACTERS = 1000
-TAIL_CHARACTERS = 1000
+HEAD_CHARACTERS = 256
+TAIL_CHARACTERS = 384
 """Only this much of either end is read, so that a prompt of any size costs the same."""
 HALF_WEIGHT_WORDS = 32
 """A word this far from the nearer end counts half."""
@@ -59,7 +59,7 @@ class StaticEmbedder:
             return cls(_array(rows), _array(scales), tokens)
 
     def embed(self, text: str) -> FloatArray:
-        """Unit vector of the text's first and last 1,000 characters; equal for equal texts, whatever came before."""
+        """Unit vector of the text's first 256 and last 384 characters; equal for equal texts, whatever came before."""
         words = words_of(scanned(text))
         vector = np.zeros(self.dimensions, dtype=np.float32)
         if words:
