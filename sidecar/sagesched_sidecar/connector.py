@@ -2,7 +2,7 @@
 
 import asyncio
 import ipaddress
-from functools import partial
+from functools import cache, partial
 from typing import cast
 
 import aiohttp
@@ -12,6 +12,12 @@ from aiohttp.tracing import Trace
 
 class EngineConnection(ResponseHandler):
     """A connection whose reset is a cut, also of an answer that ends with the connection and so has no other mark."""
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Go on reading. A stream asks for it after every read; where nothing was paused it would parse nothing once
+        more, at a sixth of an event's cost."""
+        if self._reading_paused or self._buffer_paused:
+            super().resume_reading(resume_parser)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection is gone."""
@@ -49,6 +55,7 @@ class DirectConnector(aiohttp.TCPConnector):
         return protocol
 
 
+@cache
 def _is_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)

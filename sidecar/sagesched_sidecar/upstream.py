@@ -20,7 +20,7 @@ from sagesched_sidecar.errors import (
 )
 
 MAX_HEADER_BYTES = 65_536
-CONNECT_SECONDS = 5.0
+CONNECT_SECONDS = 15.0
 _LARGE_BODY_BYTES = 1 << 20
 _UNTOUCHED = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
 
