@@ -47,6 +47,11 @@ def length_class(prompt_tokens: float, asked_number: float | None) -> int:
     return round(math.log2(1 + max(0.0, prompt_tokens)))
 
 
+def is_plain(features: Features) -> bool:
+    """Whether the features say nothing that the prompt's embedding does not."""
+    return not (features.asked_number or features.tools or features.effort)
+
+
 class HistoryWindow:
     """The last `capacity` records in all, first in first out: a ring of unit embeddings beside columns of facts.
 
@@ -66,6 +71,8 @@ class HistoryWindow:
         self.asked_number = np.full(capacity, NO_NUMBER)
         self.tools: BoolArray = np.zeros(capacity, dtype=np.bool_)
         self.effort = np.zeros(capacity, dtype=np.int16)
+        self.plain: BoolArray = np.zeros(capacity, dtype=np.bool_)
+        """Where a record asked for no amount, without tools, at no effort of its own: nearly everywhere."""
         self._groups: dict[Group, int] = {}
         self._counts: dict[int, int] = {}
         self._efforts: dict[str, int] = {"": 0}
@@ -112,6 +119,7 @@ class HistoryWindow:
         self.asked_number[row] = features.asked_number or NO_NUMBER
         self.tools[row] = features.tools
         self.effort[row] = self._remember_effort(features.effort)
+        self.plain[row] = is_plain(features)
         self._next = (row + 1) % self.capacity
         self._size = min(self._size + 1, self.capacity)
         return row

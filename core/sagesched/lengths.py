@@ -119,6 +119,8 @@ class LengthDistribution:
 
     def mean_remaining(self, generated_tokens: float) -> float:
         """E[O - g | O > g] in tokens, in O(log n); beyond the last atom, the tail's mean."""
+        if generated_tokens <= 0:
+            return self.mean() - generated_tokens
         first = int(np.searchsorted(self.tokens, generated_tokens, side="right"))
         if first >= self.tokens.size:
             return float(self._tail_after(generated_tokens).mean() - generated_tokens)

@@ -13,7 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sagesched.history import NO_NEIGHBOURS, NO_NUMBER, Group, HistoryWindow, Neighbours, Rows, Vector, length_class
+from sagesched.history import (
+    NO_NEIGHBOURS,
+    NO_NUMBER,
+    Group,
+    HistoryWindow,
+    Neighbours,
+    Rows,
+    Vector,
+    is_plain,
+    length_class,
+)
 from sagesched.lengths import Atoms, FloatArray, LengthDistribution, product_limit
 from sagesched.request import Features, Outcome, Request
 from sagesched.settings import Scheduling
@@ -140,6 +150,8 @@ class Predictor:
         count as fewer samples too, so that one prompt with another number falls back to its class."""
         window, chain = self.window, self._chain
         weights: FloatArray = np.ones(rows.size)
+        if is_plain(features) and window.plain[rows].all():
+            return weights
         asked = window.asked_number[rows]
         named = asked != NO_NUMBER
         if features.asked_number is None:
