@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 MAX_MODELS = 64
 FIRST_TOKENS_PER_CHARACTER = 0.25
-LEARNING_RATE = 0.05
+GUESSED_AT = (1, 4000)
+GUESS_WEIGHT = 0.05
+MEMORY = 0.995
+"""Weight that a prompt keeps when the next one comes: the last 200 or so count."""
 
 
 class PromptEmbedder:
@@ -48,19 +51,48 @@ class TokenEstimate:
     """Prompt tokens from the prompt's length in characters, learnt per model from the usage of its answers."""
 
     def __init__(self) -> None:
-        self._per_character: OrderedDict[str, float] = OrderedDict()
+        self._lines: OrderedDict[str, _Line] = OrderedDict()
 
     def tokens(self, model: str, characters: int) -> int:
         """About how many tokens a prompt of so many characters has; at least 1."""
-        return max(1, round(characters * self._per_character.get(model, FIRST_TOKENS_PER_CHARACTER)))
+        line = self._lines.get(model)
+        return max(1, round(FIRST_TOKENS_PER_CHARACTER * characters if line is None else line.at(characters)))
 
     def learn(self, model: str, characters: int, tokens: int) -> None:
         """A prompt of so many characters had so many tokens; the model used least recently is forgotten beyond 64."""
         if characters < 1 or tokens < 1:
             return
-        seen = tokens / characters
-        known = self._per_character.get(model)
-        self._per_character[model] = seen if known is None else known + LEARNING_RATE * (seen - known)
-        self._per_character.move_to_end(model)
-        if len(self._per_character) > MAX_MODELS:
-            self._per_character.popitem(last=False)
+        self._lines.setdefault(model, _Line()).add(characters, tokens)
+        self._lines.move_to_end(model)
+        if len(self._lines) > MAX_MODELS:
+            self._lines.popitem(last=False)
+
+
+class _Line:
+    """Tokens as a straight line over characters, by least squares in which older prompts count less.
+
+    What a chat template adds to every prompt is the line's foot, and does not make long prompts longer. It begins as
+    the first guess, lightly held.
+    """
+
+    def __init__(self) -> None:
+        self._weight, self._x, self._y, self._xx, self._xy = 0.0, 0.0, 0.0, 0.0, 0.0
+        for characters in GUESSED_AT:
+            self.add(characters, FIRST_TOKENS_PER_CHARACTER * characters, GUESS_WEIGHT)
+
+    def add(self, x: float, y: float, weight: float = 1.0) -> None:
+        """One more prompt."""
+        self._weight = self._weight * MEMORY + weight
+        self._x = self._x * MEMORY + weight * x
+        self._y = self._y * MEMORY + weight * y
+        self._xx = self._xx * MEMORY + weight * x * x
+        self._xy = self._xy * MEMORY + weight * x * y
+
+    def at(self, x: float) -> float:
+        """The line at so many characters, never falling."""
+        mean_x, mean_y = self._x / self._weight, self._y / self._weight
+        spread = self._xx / self._weight - mean_x * mean_x
+        if spread <= 1e-9 * mean_x * mean_x:
+            return mean_y * x / mean_x if mean_x else mean_y
+        slope = max(0.0, (self._xy / self._weight - mean_x * mean_y) / spread)
+        return mean_y + slope * (x - mean_x)

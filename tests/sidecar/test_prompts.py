@@ -4,6 +4,8 @@ import threading
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sagesched_sidecar.prompts import MAX_MODELS, PromptEmbedder, TokenEstimate
 
@@ -39,13 +41,31 @@ def test_tokens_follow_the_usage_per_model():
     assert estimate.tokens("m", 0) == 1
     for _ in range(200):
         estimate.learn("m", 1000, 500)
-    assert estimate.tokens("m", 400) == pytest.approx(200, abs=2)
+    assert estimate.tokens("m", 1000) == pytest.approx(500, abs=5)
     assert estimate.tokens("other", 400) == 100
+
+
+def test_what_a_template_adds_to_each_prompt_makes_long_ones_no_longer():
+    estimate = TokenEstimate()
+    rng = np.random.default_rng(1)
+    for characters in rng.lognormal(5, 1.5, 300).astype(int) + 1:
+        estimate.learn("m", int(characters), 40 + int(characters) // 4)
+    for characters in (20, 200, 20_000):
+        assert estimate.tokens("m", characters) == pytest.approx(40 + characters / 4, rel=0.05)
+
+
+@given(st.lists(st.tuples(st.integers(-5, 10**7), st.integers(-5, 10**7)), max_size=30), st.integers(0, 10**7))
+def test_any_usage_gives_at_least_one_token_and_more_for_more(seen, characters):
+    estimate = TokenEstimate()
+    for of, tokens in seen:
+        estimate.learn("m", of, tokens)
+    assert 1 <= estimate.tokens("m", characters) <= estimate.tokens("m", characters + 1000)
 
 
 def test_the_models_known_are_bounded():
     estimate = TokenEstimate()
     for number in range(3 * MAX_MODELS):
-        estimate.learn(f"model-{number}", 10, 10)
-    known = sum(estimate.tokens(f"model-{number}", 100) == 100 for number in range(3 * MAX_MODELS))
+        for _ in range(5):
+            estimate.learn(f"model-{number}", 100, 300)
+    known = sum(estimate.tokens(f"model-{number}", 100) > 200 for number in range(3 * MAX_MODELS))
     assert known == MAX_MODELS
