@@ -34,7 +34,7 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     kv_tokens: int = 16_384
     """KV cache of the engine: here what binds, as on a GPU that the weights nearly fill."""
     profile: str = "llama-3.1-8b-rtx4090"
-    speedup: float = 7.0
+    speedup: float = 9.0
     stream_interval: int = 64
     """Tokens of one stream event."""
     out: Path = Path("build/demo.json")
