@@ -19,7 +19,10 @@ class Explanation:
     levels: tuple[tuple[str, float, float], ...]
     neighbours: tuple[tuple[float, int], ...]
     quantiles: dict[str, float]
+    predicted_tokens: float
+    """Mean of the whole output as predicted, whatever has been generated since."""
     mean_tokens: float
+    """Mean of what is still to come."""
     mean_cost: float
     index: float
     rank: Rank
@@ -40,6 +43,7 @@ def explain(ticket: Ticket, policy: str, ahead: int | None) -> Explanation:
         levels=tuple((level.name, level.share, level.samples) for level in prediction.levels),
         neighbours=tuple(zip(near.similarities.tolist(), near.output_tokens.astype(int).tolist(), strict=True)),
         quantiles={f"p{round(100 * q)}": prediction.distribution.quantile(q) for q in QUANTILES},
+        predicted_tokens=prediction.distribution.mean(),
         mean_tokens=belief.mean_tokens(),
         mean_cost=belief.mean_cost(),
         index=belief.index(),

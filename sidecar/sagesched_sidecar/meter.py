@@ -22,9 +22,17 @@ class Meter:
 
     @property
     def generated_tokens(self) -> int:
-        """Output tokens of one choice: the engine's count, else the events that carried text."""
-        total = self.usage.output_tokens if self.usage and self.usage.output_tokens else self.events
-        return -(-total // self._choices)
+        """Output tokens of one choice so far: the events that carried text, or the engine's count where that is more."""
+        return -(-max(self.events, self._reported) // self._choices)
+
+    @property
+    def output_tokens(self) -> int:
+        """Output tokens of one choice once the answer is over: the engine's count, else that of the events."""
+        return -(-(self._reported or self.events) // self._choices)
+
+    @property
+    def _reported(self) -> int:
+        return self.usage.output_tokens or 0 if self.usage else 0
 
     def count(self, chunk: bytes) -> None:
         """Bytes as they pass. Approximate: an event's name that is cut between two reads is missed."""

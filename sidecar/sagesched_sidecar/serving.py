@@ -38,7 +38,7 @@ class Serving:
         self.place = place
         self._ended: Callable[[Ended], None] | None = ended
         self._passage: Passage = Untouched()
-        self._next_progress = PROGRESS_TOKENS * self._choices
+        self._next_progress = PROGRESS_TOKENS
         self._refused_by_engine = False
 
     @property
@@ -60,9 +60,10 @@ class Serving:
     def feed(self, chunk: bytes) -> bytes:
         """What of the answer can be sent on now."""
         out = self._passage.feed(chunk)
-        if self._meter.events >= self._next_progress:
-            self._next_progress = self._meter.events + PROGRESS_TOKENS * self._choices
-            self.place.progress(self._meter.generated_tokens)
+        generated_tokens = self._meter.generated_tokens
+        if generated_tokens >= self._next_progress:
+            self._next_progress = generated_tokens + PROGRESS_TOKENS
+            self.place.progress(generated_tokens)
         return out
 
     def close(self) -> bytes:
@@ -96,7 +97,7 @@ class Serving:
             self.place.drop(meter.generated_tokens)
             return Ended("unmeasured", None, None)
         outcome = Outcome(
-            output_tokens=meter.generated_tokens,
+            output_tokens=meter.output_tokens,
             prompt_tokens=usage.prompt_tokens if usage else None,
             censored=bool(meter.cut),
         )

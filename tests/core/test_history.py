@@ -43,9 +43,7 @@ def filled(capacity: int, of: Records, vector: Maker) -> tuple[HistoryWindow, de
 
 @LAW
 @given(capacities, records)
-def test_it_keeps_the_last_records_and_no_other(
-    vector: Maker, capacity: int, of: Records
-) -> None:
+def test_it_keeps_the_last_records_and_no_other(vector: Maker, capacity: int, of: Records) -> None:
     window, model = filled(capacity, of, vector)
     assert len(window) == len(model) == min(capacity, len(of))
     assert len({kept.row for kept in model}) == len(model), "no two records share a row"
@@ -59,9 +57,7 @@ def test_it_keeps_the_last_records_and_no_other(
 
 @LAW
 @given(capacities, records)
-def test_a_group_is_forgotten_with_its_last_record(
-    vector: Maker, capacity: int, of: Records
-) -> None:
+def test_a_group_is_forgotten_with_its_last_record(vector: Maker, capacity: int, of: Records) -> None:
     window, model = filled(capacity, of, vector)
     assert set(window._groups) == {kept.group for kept in model}, "memory does not grow with tenants gone by"
     assert len(set(window._groups.values())) == len(window._groups), "no two groups share a number"
@@ -144,9 +140,7 @@ def test_features_stand_beside_their_record(vector: Maker) -> None:
     window = HistoryWindow(2, DIMENSIONS)
     for number, tools, effort in ((None, False, ""), (250.0, True, "high"), (None, False, "low")):
         features = Features(asked_number=number, tools=tools, effort=effort)
-        row = window.append(
-            Group(), vector(0), prompt_tokens=9, output_tokens=3, censored=tools, features=features
-        )
+        row = window.append(Group(), vector(0), prompt_tokens=9, output_tokens=3, censored=tools, features=features)
         assert window.asked_number[row] == (number or 0)
         assert bool(window.tools[row]) is tools is bool(window.censored[row])
         assert window.effort[row] == window.effort_number(effort)

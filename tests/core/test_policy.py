@@ -66,9 +66,7 @@ def test_a_weight_is_a_part_of_the_cost(
     boost: float, score: Score, weight: float, other: float, arrival: float, unit: Unit
 ) -> None:
     policy = sagesched(boost)
-    one, two = (
-        policy.key(request(arrival, w), score._replace(amount=score.amount * w), unit) for w in (weight, other)
-    )
+    one, two = (policy.key(request(arrival, w), score._replace(amount=score.amount * w), unit) for w in (weight, other))
     assert one == pytest.approx(two, rel=1e-6, abs=1e-6)
 
 

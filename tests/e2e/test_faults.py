@@ -30,7 +30,7 @@ async def test_every_request_ends_in_exactly_one_way(tmp_path):
         assert tally.starting("lost") == 0, tally
         kinds = {word: tally.starting(word) for word in ("answered", "refused", "engine", "left")}
         assert sum(kinds.values()) == tally.total() == run.sent == REQUESTS
-        assert min(kinds.values()) > 50, tally
+        assert min(kinds.values()) > 20, tally
         assert {"refused queue-full", "refused body-too-large", "refused bad-http"} <= set(tally)
         assert await faults.until(stage.at_rest), await stage.metrics()
         assert stage.recoveries == stage.restarts == 2

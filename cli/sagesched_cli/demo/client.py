@@ -50,9 +50,6 @@ class Observer:
     def sent(self, shot: Shot) -> None:
         """It goes out now."""
 
-    def started(self, shot: Shot) -> None:
-        """The engine has begun to answer."""
-
     def ended(self, shot: Shot) -> None:
         """It is over, answered or not."""
 
@@ -120,7 +117,6 @@ class _Sender:
             extra_body={"stream_options": STREAM_OPTIONS},
             extra_headers={"X-Request-Id": shot.request_id},
         )
-        self._observer.started(shot)
         async for chunk in stream:
             if not first_s and chunk.choices and chunk.choices[0].delta.content:
                 first_s = now()

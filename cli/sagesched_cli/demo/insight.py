@@ -30,7 +30,7 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 class Watcher(Observer):
-    """Asks for the prediction of every request that starts, and for the whole explanation of a few while they wait."""
+    """Asks for the prediction of every request that ends, and for the whole explanation of a few while they wait."""
 
     def __init__(
         self, url: str, session: aiohttp.ClientSession, candidates: Sequence[str], ended: Callable[[], object]
@@ -48,12 +48,9 @@ class Watcher(Observer):
         if shot.request_id in self._candidates:
             self._ask(self._explain(shot.request_id))
 
-    def started(self, shot: Shot) -> None:
-        """Its prediction is as it was at admission until tokens have been counted."""
-        self._ask(self._predict(shot.request_id))
-
     def ended(self, shot: Shot) -> None:
-        """See Observer."""
+        """The sidecar still knows what it had predicted, from prompt and history alone."""
+        self._ask(self._predict(shot.request_id))
         self._ended()
 
     async def settle(self) -> None:
@@ -73,8 +70,8 @@ class Watcher(Observer):
     async def _predict(self, request_id: str) -> None:
         found = await self._fetch(request_id)
         if found is not None:
-            mean_tokens = found["mean_tokens"] + found["generated_tokens"]
-            self.predicted[request_id] = Predicted(mean_tokens, found["quantiles"]["p10"], found["quantiles"]["p90"])
+            quantiles = found["quantiles"]
+            self.predicted[request_id] = Predicted(found["predicted_tokens"], quantiles["p10"], quantiles["p90"])
 
     async def _explain(self, request_id: str) -> None:
         for _ in range(_LOOKS):
