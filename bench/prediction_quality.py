@@ -1,6 +1,6 @@
 """How well the back-off chain predicts lengths, level by level: `python -m bench.prediction_quality`.
 
-ShareGPT comes from the extra `sagesched[sharegpt]`. With SAGESCHED_DATA naming a folder that holds `prompts.jsonl.gz` and
+ShareGPT comes from the extra `sagesched[sharegpt]`. With SAGESCHED_DATA naming a folder with `prompts.jsonl.gz` and
 `output_lengths.csv.gz` (prompts and lengths of HelloBench for several models), its writing and question prompts are
 measured too, each predicted from all the others of its model. Writes build/prediction_quality.json.
 """
@@ -21,7 +21,7 @@ from sagesched.features import features_of
 from sagesched.history import HistoryWindow, Vector
 from sagesched.lengths import LengthDistribution
 from sagesched.predictor import Chain, Predictor
-from sagesched.request import Features, Outcome, Request
+from sagesched.request import Outcome, Request
 from sagesched.settings import Embedding, Scheduling
 from sagesched_sim.workload import sources
 

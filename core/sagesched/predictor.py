@@ -49,6 +49,8 @@ class Chain:
 
 
 BACKGROUND_ATOMS = 48
+ENOUGH_RECORDS = 500
+"""Of a model's own, from which on history that names no model is left alone."""
 REFRESH_RECORDS = 64
 REFRESH_SHARE = 0.02
 """What lies behind the neighbours is made anew once so many records, or that share of the window, were learnt."""
@@ -104,7 +106,7 @@ class Predictor:
     def predict(self, request: Request, embedding: Vector | None) -> Prediction:
         """The distribution of the request's output length. `embedding`: (dimensions,) unit float32; None when there is
         none, which leaves out the levels that need one."""
-        group = Group(request.model, request.tenant)
+        group = self._group_of(request)
         near = NO_NEIGHBOURS
         if embedding is not None:
             near = self.window.nearest(group, embedding, self._settings.neighbours, self._settings.similarity_threshold)
@@ -114,6 +116,11 @@ class Predictor:
         mixture = LengthDistribution.mix([*parts, (left, behind.distribution)])
         levels += [Level(one.name, left * one.share, one.samples, one.atoms) for one in behind.levels]
         return Prediction(mixture.truncate(request.features.max_tokens), tuple(levels), near)
+
+    def _group_of(self, request: Request) -> Group:
+        """The model's own history; while that is short, the history that names no model, where there is more of it."""
+        own, unnamed = Group(request.model, request.tenant), Group("", request.tenant)
+        return own if self.window.count(own) >= min(ENOUGH_RECORDS, self.window.count(unnamed)) else unnamed
 
     def learn(self, request: Request, embedding: Vector, outcome: Outcome) -> None:
         """Remember how the request ended."""

@@ -142,6 +142,12 @@ class Ranking:
                 ticket.request, ticket.embedding, Outcome(output_tokens=generated_tokens, censored=True)
             )
 
+    def learn_late(self, ticket: Ticket, embedding: Vector, outcome: Outcome) -> None:
+        """A request that finished before its embedding was known; a vector of another shape is no record."""
+        wanted = self.predictor.window.dimensions
+        if self._settings.history.learn and outcome.output_tokens > 0 and embedding.shape == (wanted,):
+            self.predictor.learn(ticket.request, embedding, outcome)
+
     def learn(self, request: Request, embedding: Vector, outcome: Outcome) -> None:
         """History from elsewhere: a request that another host served."""
         self.predictor.learn(request, embedding, outcome)

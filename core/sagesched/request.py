@@ -29,6 +29,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     uncached_tokens: int | None = None
     """Prompt tokens that no prefix cache holds; None where the host does not know (then all of them)."""
     arrival_s: float = 0.0
+    class_name: str = "default"
+    """Of its priority class; for those who count."""
     priority: int = 0
     """Priority class: lower goes first, whatever the key."""
     weight: float = 1.0

@@ -60,7 +60,7 @@ class History(_Section, frozen=True):
     learn: bool = True
     """False keeps the window as it was loaded."""
     seed_file: str | None = None
-    """JSONL of earlier traffic, read at start: prompt, output_tokens; or prompt_tokens, model, tenant, censored too."""
+    """JSONL of earlier traffic, read at start: prompt, output_tokens; also prompt_tokens, censored, model."""
 
 
 class Embedding(_Section, frozen=True):

@@ -12,12 +12,15 @@ from sagesched_sidecar.gate import Gate, Place
 
 
 class Foresight:
-    """The embedding of one request, asked for once at most."""
+    """The embedding of one request, asked for once at most. `inline`: whether it is there without waiting."""
 
-    def __init__(self, gate: Gate, embed: Callable[[], Awaitable[Vector | None]], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, gate: Gate, embed: Callable[[], Awaitable[Vector | None]], clock: Callable[[], float], *, inline: bool
+    ) -> None:
         self._gate = gate
         self._embed = embed
         self._clock = clock
+        self._inline = inline
         self._task: asyncio.Task[None] | None = None
         self.seconds: float | None = None
         """How long the embedding took; None where it was not asked for."""
@@ -39,3 +42,10 @@ class Foresight:
         """The same as soon as the event loop has nothing more urgent."""
         if self.seconds is None and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self.refine(place))
+
+    async def settle(self, place: Place) -> None:
+        """Before an answered request ends: refine it now, or where that takes waiting, let it be learnt from later."""
+        if self._inline:
+            await self.refine(place)
+        else:
+            self.refine_soon(place)

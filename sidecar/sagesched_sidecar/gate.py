@@ -5,6 +5,7 @@ free in the same turn of the loop, and the next one starts.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -55,7 +56,7 @@ class Snapshot:
 
     waiting: int
     waiting_bytes: int
-    waiting_by_priority: dict[int, int]
+    waiting_by_class: dict[str, int]
     oldest_s: float
     running: int
     slots: int | None
@@ -66,7 +67,7 @@ class Snapshot:
 class Place:
     """A request's place in the gate. The first of finish, drop and fail ends it; later ones do nothing."""
 
-    __slots__ = ("_gate", "body_bytes", "ended", "granted", "predicted_tokens", "ticket")
+    __slots__ = ("_gate", "body_bytes", "ended", "granted", "predicted_tokens", "ticket", "unlearnt")
 
     def __init__(self, gate: "Gate", ticket: Ticket, body_bytes: int) -> None:
         self._gate = gate
@@ -75,6 +76,8 @@ class Place:
         self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.predicted_tokens = ticket.belief.mean_tokens()
         self.ended = False
+        self.unlearnt: Outcome | None = None
+        """How it was answered, where its embedding had not come by then."""
 
     @property
     def id(self) -> str:
@@ -140,7 +143,7 @@ class Gate:
             if embed is not None and not place.granted.done():
                 self.refine(place, await embed())
             await place.granted
-        except asyncio.CancelledError:
+        except BaseException:
             if place.granted.done() and not place.granted.cancelled():
                 place.granted.exception()  # a refusal in the same turn: nobody is left to hear it
             self._remove(place, 0, "left")
@@ -148,8 +151,12 @@ class Gate:
         return place
 
     def refine(self, place: Place, embedding: Vector | None) -> None:
-        """Predict a request anew by its embedding; nothing happens where it has ended or there is none."""
-        if place.ended or embedding is None:
+        """Predict a request anew by its embedding. One that was answered meanwhile is learnt from, nothing more."""
+        if embedding is None:
+            return
+        if place.ended:
+            if place.unlearnt is not None:
+                self.ranking.learn_late(place.ticket, embedding, place.unlearnt)
             return
         ticket = self.ranking.refine(place.id, embedding)
         self._tell_trouble(ticket)
@@ -193,6 +200,8 @@ class Gate:
         if place.ended:
             return None
         self._forget(place)
+        if place.ticket.embedding is None and not place.ticket.trouble:
+            place.unlearnt = outcome
         finished = self.ranking.finish(place.id, outcome, self._clock())
         self.dispatch()
         return finished
@@ -224,15 +233,12 @@ class Gate:
     def snapshot(self) -> Snapshot:
         """Queue and capacity now."""
         waiting = [place for place in self._places.values() if place.id not in self._running]
-        by_priority: dict[int, int] = {}
-        for place in waiting:
-            priority = place.ticket.request.priority
-            by_priority[priority] = by_priority.get(priority, 0) + 1
+        by_class = Counter(place.ticket.request.class_name for place in waiting)
         oldest = self.ranking.oldest()
         return Snapshot(
             waiting=len(waiting),
             waiting_bytes=self._waiting_bytes,
-            waiting_by_priority=by_priority,
+            waiting_by_class=dict(by_class),
             oldest_s=0.0 if oldest is None else self._clock() - oldest.request.arrival_s,
             running=len(self._running),
             slots=self._slots,

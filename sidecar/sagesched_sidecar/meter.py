@@ -22,7 +22,7 @@ class Meter:
 
     @property
     def generated_tokens(self) -> int:
-        """Output tokens of one choice so far: the events that carried text, or the engine's count where that is more."""
+        """Output tokens of one choice so far: the events that carried text, or more where the engine says so."""
         return -(-max(self.events, self._reported) // self._choices)
 
     @property

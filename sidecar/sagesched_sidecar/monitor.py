@@ -34,7 +34,10 @@ class EngineMonitor:
         connector = aiohttp.TCPConnector(force_close=True)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout, headers=self._headers) as session:
             while True:
-                await self._look(session)
+                try:
+                    await self._look(session)
+                except Exception as error:  # whatever an engine's page holds, the next look comes
+                    _log.warning("the engine's state cannot be read", extra={"problem": type(error).__name__})
                 seen()
                 await asyncio.sleep(self._interval_s)
 

@@ -153,6 +153,10 @@ def _upstream(text: str) -> str:
         url = URL(text)
     except ValueError:
         url = URL()
+    if url.user or url.password:
+        raise SettingsError(
+            "--upstream: must hold no credentials; name an API key with --api-key-file or --api-key-env"
+        )
     if url.scheme not in ("http", "https") or not url.host or url.query_string or url.fragment:
         raise SettingsError(f"--upstream: {text!r} is not of the form http://HOST:PORT")
     return text.rstrip("/")

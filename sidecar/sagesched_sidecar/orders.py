@@ -1,9 +1,10 @@
 """A scheduled HTTP request decoded into what the scheduler needs of it. Its bytes stay as they are."""
 
+import logging
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
@@ -15,6 +16,7 @@ from sagesched_sidecar.meter import decoded
 from sagesched_sidecar.prompts import TokenEstimate
 from sagesched_sidecar.surfaces import Ask, Surface
 
+_log = logging.getLogger(__name__)
 _ACCEPTABLE_ID = re.compile(r"[!-~]{1,128}")
 _DEFAULT_CLASS = PriorityClass(name="default")
 
@@ -46,7 +48,7 @@ class OrderDesk:
     def take(self, http: web.BaseRequest, surface: Surface, body: bytes, arrival_s: float) -> Order:
         """The order; its id is in use until `release`."""
         document = decoded(body)
-        ask = surface.ask(document) if isinstance(document, dict) else None
+        ask = _asked(surface, document)
         asking = surface.asking_for_usage(body, document) if ask and self._ask_for_usage else None
         chosen = self._class_of(http)
         request = Request(
@@ -54,6 +56,7 @@ class OrderDesk:
             model=ask.model if ask else "",
             prompt_tokens=self._prompt_tokens(ask) if ask else 0,
             arrival_s=arrival_s,
+            class_name=chosen.name,
             priority=chosen.priority,
             weight=chosen.weight,
             features=_features(ask) if ask else Features(),
@@ -81,6 +84,17 @@ class OrderDesk:
         if _ACCEPTABLE_ID.fullmatch(wanted) and wanted not in self._ids:
             return wanted
         return uuid.uuid4().hex
+
+
+def _asked(surface: Surface, document: Any) -> Ask | None:
+    """What the client asks for; None where the body is not to be understood, which is the engine's to say."""
+    if not isinstance(document, dict):
+        return None
+    try:
+        return surface.ask(document)
+    except Exception:  # a body of a form that nobody thought of costs its request a neutral rank, no more
+        _log.warning("a body was not understood", extra={"path": surface.path})
+        return None
 
 
 def _features(ask: Ask) -> Features:

@@ -28,6 +28,11 @@ class PromptEmbedder:
         self._troubled = troubled
         self._thread = ThreadPoolExecutor(1, "embedder") if embedder.blocking else None
 
+    @property
+    def inline(self) -> bool:
+        """Whether an embedding is there without waiting."""
+        return self._thread is None
+
     async def embed(self, prompt: str) -> Vector | None:
         """The unit vector, None on trouble. A fast embedder runs inline, a slow one in a thread of its own."""
         try:

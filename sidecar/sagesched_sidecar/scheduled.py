@@ -64,7 +64,7 @@ class Scheduler:
 
     async def _wait_and_serve(self, http: web.BaseRequest, order: Order) -> web.StreamResponse:
         self._telemetry.overhead.observe(self._clock() - order.request.arrival_s)
-        foresight = Foresight(self._gate, lambda: self._embedding(order), self._clock)
+        foresight = Foresight(self._gate, lambda: self._embedding(order), self._clock, inline=self._embedder.inline)
         try:
             place = await self._gate.enter(order.request, None, len(order.body), foresight.embedding)
         except Refused as refused:
@@ -104,7 +104,7 @@ class Scheduler:
             )
 
             async def answered() -> None:
-                await foresight.refine(serving.place)
+                await foresight.settle(serving.place)
                 serving.end("answered")
 
             return await answer_client(

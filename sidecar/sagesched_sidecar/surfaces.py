@@ -39,6 +39,14 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     tools: bool = False
 
 
+CUT = frozenset(
+    {"length", "max_tokens", "model_context_window_exceeded", "abort", "error", "content_filter", "refusal"}
+)
+"""Finish reasons of an answer that would have gone on: its length is censored."""
+MAX_NAME_CHARACTERS = 256
+"""What a client calls a model or an effort is kept; no longer a name than this."""
+
+
 class Surface:
     """One API. Everything here tolerates any JSON: what has the wrong type counts as absent."""
 
@@ -50,12 +58,12 @@ class Surface:
     def ask(self, body: Document) -> Ask:
         """What the scheduler needs of a request."""
         return Ask(
-            model=_text(body.get("model")),
+            model=_text(body.get("model"))[:MAX_NAME_CHARACTERS],
             prompt="\n".join(self._prompt(body)),
             prompt_tokens=self._prompt_tokens(body),
             max_tokens=self._max_tokens(body),
             choices=self._choices(body),
-            effort=self._effort(body),
+            effort=self._effort(body)[:MAX_NAME_CHARACTERS],
             tools=bool(body.get("tools")) and body.get("tool_choice") != "none",
         )
 
@@ -108,7 +116,7 @@ class _ChoicesSurface(Surface):
     def cut(self, document: Document) -> bool | None:
         reasons = [choice.get("finish_reason") for choice in _dicts(document.get("choices"))]
         known = [reason for reason in reasons if isinstance(reason, str)]
-        return "length" in known if known else None
+        return not CUT.isdisjoint(known) if known else None
 
 
 class Chat(_ChoicesSurface):
@@ -137,7 +145,7 @@ class Completions(_ChoicesSurface):
         prompt = body.get("prompt")
         if not isinstance(prompt, list) or not prompt:
             return None
-        if all(type(token) is int for token in prompt):
+        if type(prompt[0]) is int:
             return len(prompt)
         lists = [part for part in prompt if isinstance(part, list)]
         return sum(map(len, lists)) if len(lists) == len(prompt) else None
@@ -159,7 +167,9 @@ class Responses(Surface):
 
     def cut(self, document: Document) -> bool | None:
         status = _response(document).get("status")
-        return {"completed": False, "incomplete": True}.get(status) if isinstance(status, str) else None
+        return (
+            {"completed": False, "incomplete": True, "cancelled": True}.get(status) if isinstance(status, str) else None
+        )
 
     def failed(self, document: Document) -> bool:
         return document.get("type") == "error" or isinstance(_response(document).get("error"), dict)
@@ -203,7 +213,7 @@ class Messages(Surface):
     def cut(self, document: Document) -> bool | None:
         delta = document.get("delta")
         reason = (delta if isinstance(delta, dict) else document).get("stop_reason")
-        return reason == "max_tokens" if isinstance(reason, str) else None
+        return reason in CUT if isinstance(reason, str) else None
 
     def _prompt(self, body: Document) -> Iterator[str]:
         yield from _texts(body.get("system"))
@@ -236,10 +246,10 @@ def _usage(value: Any, prompt: str, output: str) -> Usage | None:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The text of a content: a string, or a list of strings and parts; images and sounds have none."""
+    """The text of a content: a string, or a list of strings and parts; images, sounds and token ids have none."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, list):
+    elif isinstance(value, list) and value and not isinstance(value[0], int):
         for part in value:
             if isinstance(part, str):
                 yield part

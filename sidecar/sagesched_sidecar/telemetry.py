@@ -43,7 +43,8 @@ class Telemetry:
     def __init__(self, settings: Settings) -> None:
         self.registry = CollectorRegistry()
         self._reason = Bounded()
-        self._class_names = {0: DEFAULT_CLASS} | {c.priority: c.name for c in settings.scheduling.classes}
+        self.classes = (DEFAULT_CLASS, *(c.name for c in settings.scheduling.classes if c.name != DEFAULT_CLASS))
+        """Every value of a label `class`: no more come."""
         self._make_scheduling()
         self._make_proxy()
         self._gauge("config_info", "Digest of the settings in use", "hash").labels(digest(settings)).set(1)
@@ -84,13 +85,9 @@ class Telemetry:
     def _histogram(self, name: str, text: str, buckets: Iterable[float], *labels: str) -> Histogram:
         return Histogram(f"sagesched_{name}", text, labels, buckets=tuple(buckets), registry=self.registry)
 
-    def class_name(self, priority: int) -> str:
-        """The label of a priority."""
-        return self._class_names.get(priority, OTHER)
-
     def waited(self, ticket: Ticket, outcome: str, seconds: float) -> None:
         """See gate.Observer."""
-        self.queue_wait.labels(self.class_name(ticket.request.priority), self._reason(outcome)).observe(seconds)
+        self.queue_wait.labels(ticket.request.class_name, self._reason(outcome)).observe(seconds)
         if outcome == "granted":
             self.dispatched.labels("turn").inc()
 
@@ -137,7 +134,7 @@ class GateCollector(Collector):
 
     def __init__(self, gate: Gate, telemetry: Telemetry) -> None:
         self._gate = gate
-        self._class_name = telemetry.class_name
+        self._classes = telemetry.classes
 
     def describe(self) -> Iterable[Metric]:
         """Nothing in advance."""
@@ -147,8 +144,8 @@ class GateCollector(Collector):
         """Queue and capacity now."""
         now = self._gate.snapshot()
         depth = GaugeMetricFamily("sagesched_queue_depth", "Requests that wait", labels=("class",))
-        for priority, count in now.waiting_by_priority.items() or {0: 0}.items():
-            depth.add_metric((self._class_name(priority),), count)
+        for name in self._classes:
+            depth.add_metric((name,), now.waiting_by_class.get(name, 0))
         yield depth
         yield GaugeMetricFamily("sagesched_queue_age_max_seconds", "Age of the oldest request that waits", now.oldest_s)
         yield GaugeMetricFamily("sagesched_queue_bytes", "Bodies of requests that wait", now.waiting_bytes)

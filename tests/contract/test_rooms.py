@@ -142,7 +142,7 @@ def test_what_a_policy_is_given_has_no_place_for_a_true_length() -> None:
     assert set(Features.__struct_fields__) == {"asked_number", "max_tokens", "choices", "effort", "tools"}
     assert set(Request.__struct_fields__) == {
         *("id", "model", "tenant", "prompt_tokens", "uncached_tokens"),
-        *("arrival_s", "priority", "weight", "features"),
+        *("arrival_s", "class_name", "priority", "weight", "features"),
     }
     public = {name for name in dir(Belief) if not name.startswith("_")}
     assert public == {"request", "distribution", "cost", "generated_tokens", "mean_tokens", "mean_cost", "index"}

@@ -101,6 +101,19 @@ def test_one_prompt_that_asked_for_far_less_falls_back_to_the_class_of_what_is_a
     assert predictor.predict(asking(asked_number=6500.0), vector(1)).distribution.mean() > 3000
 
 
+def test_history_that_names_no_model_serves_each_until_it_has_enough_of_its_own(vector: Maker) -> None:
+    predictor = taught([], vector)
+    for k in range(30):
+        predictor.learn(Request(id="s"), vector(k), Outcome(output_tokens=100))
+    for _ in range(5):
+        predictor.learn(asking(), vector(1), Outcome(output_tokens=2000))
+    assert predictor.predict(asking(), vector(1)).distribution.mean() < 300
+    for _ in range(30):
+        predictor.learn(asking(), vector(1), Outcome(output_tokens=2000))
+    assert predictor.predict(asking(), vector(1)).distribution.mean() > 1500
+    assert len(predictor.predict(asking(tenant="other"), vector(1)).neighbours.rows) == 0
+
+
 def test_a_prompt_cannot_teach_efforts_by_asking(vector: Maker) -> None:
     predictor = taught([(1, 100, False)] * 5, vector)
     for k in range(500):

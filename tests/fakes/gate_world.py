@@ -90,7 +90,7 @@ class World:
     def assert_empty(self) -> None:
         now = self.gate.snapshot()
         assert (now.waiting, now.waiting_bytes, now.running, now.oldest_s) == (0, 0, 0, 0.0)
-        assert now.waiting_by_priority == {}
+        assert now.waiting_by_class == {}
         assert now.predicted_waiting_tokens == 0
         assert self.gate.ranking.tickets() == []
 

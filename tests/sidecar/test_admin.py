@@ -103,6 +103,18 @@ async def test_metrics_parse_and_count(start, client, fakes):
     assert found["sagesched_history_points"].samples[0].value == 2.0
 
 
+async def test_classes_of_one_priority_are_counted_apart_and_empty_ones_too(start, client, fakes):
+    classes = [{"name": "batch", "priority": 0, "weight": 0.5}, {"name": "gold", "priority": 0, "weight": 2}]
+    _, sidecar = await start(lambda seen: fakes.Script([OK]), {"scheduling": {"classes": classes}})
+    await client.ask(sidecar, "POST", "/v1/chat/completions", CHAT, "x-sagesched-class: batch")
+    await client.ask(sidecar, "POST", "/v1/chat/completions", CHAT)
+    found = await families(client, sidecar)
+    waited = found["sagesched_queue_wait_seconds"].samples
+    assert {s.labels["class"]: s.value for s in waited if s.name.endswith("_count")} == {"batch": 1.0, "default": 1.0}
+    depth = {s.labels["class"]: s.value for s in found["sagesched_queue_depth"].samples}
+    assert depth == {"default": 0.0, "batch": 0.0, "gold": 0.0}
+
+
 async def test_the_prompt_estimate_learns_from_usage(start, client, fakes):
     engine, sidecar = await start(lambda seen: fakes.Script([OK], gate=go if seen.header("x-hold") else None))
     go = asyncio.Event()

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagesched_sidecar.body_edit import with_usage
+from sagesched_sidecar.body_edit import MAX_SCANNED_BYTES, with_usage
 from sagesched_sidecar.surfaces import SURFACES
 
 VALUES = st.recursive(
@@ -65,6 +65,13 @@ def test_numbers_and_unknown_fields_keep_their_form():
     raw = b'{ "temperature": 1.0e0, "x_new" :[1.10], "stream" : true}'
     asked = SURFACES["/v1/completions"].asking_for_usage(raw, json.loads(raw))
     assert asked == b'{"stream_options":{"include_usage":true}, "temperature": 1.0e0, "x_new" :[1.10], "stream" : true}'
+
+
+def test_a_large_body_is_not_searched_for_its_options():
+    raw = json.dumps({"stream": True, "stream_options": {}, "prompt": [1] * MAX_SCANNED_BYTES}).encode()
+    assert SURFACES["/v1/completions"].asking_for_usage(raw, json.loads(raw)) is None
+    small = raw.replace(b', "prompt": ' + json.dumps([1] * MAX_SCANNED_BYTES).encode(), b"")
+    assert SURFACES["/v1/completions"].asking_for_usage(small, json.loads(small)) is not None
 
 
 def test_nothing_is_asked_for_where_the_client_asks_or_nothing_streams():

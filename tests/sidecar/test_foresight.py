@@ -111,7 +111,7 @@ async def test_what_runs_is_refined_once_and_learnt_from() -> None:
     world = World("sjf")
     taught(world)
     embed = Embedding(axis(1))
-    foresight = Foresight(world.gate, embed, world.clock)
+    foresight = Foresight(world.gate, embed, world.clock, inline=True)
     place = await world.gate.enter(request(world, "r"), None, 1, foresight.embedding)
     neutral = place.ticket.belief.mean_tokens()
     place.progress(3)
@@ -132,10 +132,10 @@ async def test_refining_what_has_ended_or_without_an_embedding_does_nothing() ->
     world = World("sjf")
     place = await (await world.enter("r"))
     before = place.ticket.prediction
-    await Foresight(world.gate, Embedding(None), world.clock).refine(place)
+    await Foresight(world.gate, Embedding(None), world.clock, inline=True).refine(place)
     assert place.ticket.prediction is before
     place.finish(DONE)
-    await Foresight(world.gate, Embedding(axis(0)), world.clock).refine(place)
+    await Foresight(world.gate, Embedding(axis(0)), world.clock, inline=True).refine(place)
     assert place.ticket.prediction is before
     world.assert_empty()
 
@@ -143,7 +143,7 @@ async def test_refining_what_has_ended_or_without_an_embedding_does_nothing() ->
 async def test_a_vector_of_another_shape_is_trouble_and_not_learnt() -> None:
     world = World("sjf")
     place = await (await world.enter("r"))
-    await Foresight(world.gate, Embedding(np.ones(3, dtype=np.float32)), world.clock).refine(place)
+    await Foresight(world.gate, Embedding(np.ones(3, dtype=np.float32)), world.clock, inline=True).refine(place)
     place.finish(DONE)
     assert world.counts.troubles == ["ValueError"]
     assert len(world.gate.ranking.predictor.window) == 0
@@ -162,3 +162,21 @@ async def test_a_request_refined_is_the_one_admitted_with_its_embedding() -> Non
     assert refined.rank[2:] == known.rank[2:]
     assert refined.score == known.score
     assert refined.prediction.distribution.tokens.tolist() == known.prediction.distribution.tokens.tolist()
+
+
+async def test_an_embedding_that_comes_after_the_answer_is_learnt_from_all_the_same() -> None:
+    world = World("sjf")
+    slow = Embedding(axis(1), at_once=False)
+    foresight = Foresight(world.gate, slow, world.clock, inline=False)
+    place = await world.gate.enter(request(world, "r"), None, 1, foresight.embedding)
+    foresight.refine_soon(place)
+    await foresight.settle(place)
+    place.finish(Outcome(output_tokens=77))
+    world.assert_empty()
+    window = world.gate.ranking.predictor.window
+    assert len(window) == 0
+    slow.may.set()
+    while not len(window):
+        await asyncio.sleep(0)
+    assert window.output_tokens[0] == 77
+    assert slow.asked == 1

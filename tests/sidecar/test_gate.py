@@ -43,7 +43,7 @@ async def test_otherwise_the_smaller_rank_goes_first_and_a_class_before_it() -> 
         await world.enter(which, tokens=tokens, priority=priority)
     await world.enter("late", tokens=1, priority=1)
     await world.enter("first", tokens=8, priority=-1)
-    assert world.gate.snapshot().waiting_by_priority == {-1: 1, 0: 3, 1: 1}
+    assert world.gate.snapshot().waiting_by_class == {"default": 5}
     assert await serve_all(world) == ["runs", "first", "short", "middle", "long", "late"]
     world.assert_empty()
 

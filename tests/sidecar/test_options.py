@@ -60,6 +60,7 @@ def test_what_is_wrong_in_the_file_is_named(tmp_path, capsys, text, path):
         ["--upstream", "localhost:8000"],
         ["--upstream", "ftp://x"],
         ["--upstream", "http://"],
+        ["--upstream", "http://user:secret@127.0.0.1:8000"],
         [*URL, "--port", "70000"],
         [*URL, "--policy", "best"],
         [*URL, "--slots", "-1"],

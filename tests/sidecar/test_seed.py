@@ -7,6 +7,7 @@ import numpy as np
 
 from sagesched.gittins import Stopping
 from sagesched.ranking import Ranking
+from sagesched.request import Request
 from sagesched.settings import Settings
 from sagesched_sidecar.seed import learn_from_file
 
@@ -38,3 +39,13 @@ def test_good_lines_are_learnt_and_bad_ones_are_named_by_number(tmp_path, caplog
     assert len(window) == 2
     assert (window.output_tokens[:2].tolist(), window.censored[:2].tolist()) == ([10, 20], [False, True])
     assert [record.line for record in caplog.records] == [2, 3, 5]
+
+
+def test_lines_without_a_model_predict_for_every_model(tmp_path):
+    file = tmp_path / "seed.jsonl"
+    file.write_text("".join(json.dumps({"prompt": "a", "output_tokens": 70}) + "\n" for _ in range(40)))
+    ranking = Ranking(Settings(), stopping=Stopping.NEVER, dimensions=2)
+    learn_from_file(file, ranking, Embedder())
+    ticket = ranking.admit(Request(id="r", model="any"), Embedder().embed("a"), 0.0)
+    assert len(ticket.prediction.neighbours.rows) > 10
+    assert abs(ticket.prediction.distribution.mean() - 70) < 10

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagesched_sidecar.surfaces import SURFACES, Usage
+from sagesched_sidecar.surfaces import MAX_NAME_CHARACTERS, SURFACES, Usage
 
 CHAT, COMPLETIONS, RESPONSES, MESSAGES = (
     SURFACES[f"/v1/{name}"] for name in ("chat/completions", "completions", "responses", "messages")
@@ -134,6 +134,13 @@ def test_messages():
         ),
         (CHAT, {"choices": [{"finish_reason": "stop"}, {"finish_reason": "length"}]}, None, True),
         (CHAT, {"choices": [{"finish_reason": None}], "usage": None}, None, None),
+        (CHAT, {"choices": [{"finish_reason": "tool_calls"}]}, None, False),
+        (CHAT, {"choices": [{"finish_reason": "abort"}]}, None, True),
+        (COMPLETIONS, {"choices": [{"finish_reason": "error"}]}, None, True),
+        (CHAT, {"choices": [{"finish_reason": "content_filter"}]}, None, True),
+        (RESPONSES, {"status": "cancelled", "usage": {"output_tokens": 2}}, (None, 2), True),
+        (MESSAGES, {"stop_reason": "model_context_window_exceeded"}, None, True),
+        (MESSAGES, {"stop_reason": "tool_use"}, None, False),
         (
             COMPLETIONS,
             {"choices": [{"finish_reason": "length"}], "usage": {"completion_tokens": True}},
@@ -174,6 +181,15 @@ def test_messages():
 def test_usage_and_how_it_ended(surface, document, usage, cut):
     assert surface.usage(document) == (None if usage is None else Usage(*usage))
     assert surface.cut(document) is cut
+
+
+@pytest.mark.parametrize("surface", [CHAT, COMPLETIONS, RESPONSES, MESSAGES])
+def test_names_that_are_kept_are_short(surface):
+    long = "x" * 100_000
+    ask = surface.ask(
+        {"model": long, "reasoning_effort": long, "reasoning": {"effort": long}, "thinking": {"type": long}}
+    )
+    assert max(len(ask.model), len(ask.effort)) <= MAX_NAME_CHARACTERS
 
 
 def test_a_later_usage_is_filled_up_by_an_earlier_one():
