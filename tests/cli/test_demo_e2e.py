@@ -62,7 +62,7 @@ async def test_a_child_is_ended_whatever_happens(tmp_path: Path) -> None:
         "import json, os, signal, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN) if os.environ.get('STUBBORN') else None\n"
         "print(json.dumps({'url': str(os.getpid())}), flush=True)\n"
-        "time.sleep(600)\n"
+        "signal.pause()\n"
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(tmp_path))

@@ -1,12 +1,11 @@
 """A thousand mixed exchanges: the bytes that the engine's socket wrote against the bytes that the client read."""
 
 import asyncio
-import importlib.util
 import random
-import sys
-from pathlib import Path
 
+import mixed_exchanges as mixed
 import numpy as np
+import raw_upstream as fakes
 
 from sagesched.settings import decode
 from sagesched_sidecar.options import Options
@@ -15,18 +14,6 @@ from sagesched_sidecar.server import running
 EXCHANGES = 1000
 AT_ONCE = 40
 SEED = 20_260_101
-
-
-def load(folder, name):
-    known = sys.modules.get(name)
-    if known is None:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / folder / f"{name}.py")
-        known = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(known)
-    return known
-
-
-fakes, mixed = load("fakes", "raw_upstream"), load("fakes", "mixed_exchanges")
 
 
 class OneVector:

@@ -1,25 +1,12 @@
 """A thousand requests under faults: each ends in exactly one way, and nothing is left behind."""
 
-import importlib.util
-import sys
 import time
-from pathlib import Path
+
+import fault_clients as clients
+import fault_run as faults
 
 REQUESTS = 1000
 SEED = 7
-
-
-def load(name):
-    known = sys.modules.get(name)
-    if known is None:
-        path = Path(__file__).parents[1] / "fakes" / f"{name}.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        known = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(known)
-    return known
-
-
-clients, faults = load("fault_clients"), load("fault_run")
 
 
 async def test_every_request_ends_in_exactly_one_way(tmp_path):

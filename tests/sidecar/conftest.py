@@ -1,34 +1,19 @@
 """A sidecar in this process in front of scripted engines, and a client of raw sockets."""
 
 import asyncio
-import importlib.util
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+import raw_upstream as raw
 
 from sagesched.settings import decode
 from sagesched_sidecar.options import Options
 from sagesched_sidecar.server import Sidecar, running
-
-
-def _load(name: str) -> ModuleType:
-    if name not in sys.modules:
-        path = Path(__file__).parents[1] / "fakes" / f"{name}.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
-raw = _load("raw_upstream")
 
 
 class LetterEmbedder:

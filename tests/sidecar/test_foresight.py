@@ -1,37 +1,18 @@
 """When a request is predicted: before its turn where it waits, afterwards where it does not; once either way."""
 
 import asyncio
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
+from gate_world import DIMENSIONS, DONE, World, serve_all
 
 from sagesched.history import Vector
 from sagesched.request import Features, Outcome, Request
 from sagesched_sidecar.foresight import Foresight
 
 
-def load() -> ModuleType:
-    """Test modules cannot import one another, so what they share is loaded by its path, once."""
-    if "gate_world" not in sys.modules:
-        path = Path(__file__).parents[1] / "fakes" / "gate_world.py"
-        spec = importlib.util.spec_from_file_location("gate_world", path)
-        assert spec is not None
-        assert spec.loader is not None
-        made = sys.modules["gate_world"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(made)
-    return sys.modules["gate_world"]
-
-
-shared = load()
-World, serve_all, DONE = shared.World, shared.serve_all, shared.DONE
-
-
 def axis(which: int) -> Vector:
-    return np.eye(shared.DIMENSIONS, dtype=np.float32)[which]
+    return np.eye(DIMENSIONS, dtype=np.float32)[which]
 
 
 class Embedding:

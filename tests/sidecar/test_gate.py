@@ -1,30 +1,10 @@
 """The gate: who starts when, and what is refused."""
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import numpy as np
 import pytest
+from gate_world import DONE, World, serve_all
 
 from sagesched.request import Request
-
-
-def load() -> ModuleType:
-    """Test modules cannot import one another, so what they share is loaded by its path, once."""
-    if "gate_world" not in sys.modules:
-        path = Path(__file__).parents[1] / "fakes" / "gate_world.py"
-        spec = importlib.util.spec_from_file_location("gate_world", path)
-        assert spec is not None
-        assert spec.loader is not None
-        made = sys.modules["gate_world"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(made)
-    return sys.modules["gate_world"]
-
-
-shared = load()
-World, serve_all, DONE = shared.World, shared.serve_all, shared.DONE
 
 
 async def test_fcfs_is_first_in_first_out() -> None:

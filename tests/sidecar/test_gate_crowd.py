@@ -1,32 +1,14 @@
 """The gate under a random crowd: whatever happens, all counters return to zero."""
 
 import asyncio
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
 
+from gate_world import World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagesched.kv import predicted_peak_tokens
 from sagesched.request import Features, Outcome, Request
 from sagesched_sidecar.gate import Place, Refused
-
-
-def load() -> ModuleType:
-    """Test modules cannot import one another, so what they share is loaded by its path, once."""
-    if "gate_world" not in sys.modules:
-        path = Path(__file__).parents[1] / "fakes" / "gate_world.py"
-        spec = importlib.util.spec_from_file_location("gate_world", path)
-        assert spec is not None
-        assert spec.loader is not None
-        made = sys.modules["gate_world"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(made)
-    return sys.modules["gate_world"]
-
-
-World = load().World
 
 actions = st.lists(
     st.tuples(

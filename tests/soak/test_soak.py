@@ -1,12 +1,12 @@
 """Ten thousand requests under faults: `make test-soak`. SOAK_REQUESTS, SOAK_SECONDS and SOAK_SEED scale and vary it."""
 
-import importlib.util
 import json
 import os
-import sys
 import time
 from pathlib import Path
 
+import fault_clients as clients
+import fault_run as faults
 import pytest
 
 REQUESTS = int(os.environ.get("SOAK_REQUESTS", "10000"))
@@ -18,19 +18,6 @@ MAX_GROWTH_MIB = 12.0
 """From the end of the warm-up to the end of the run. A leak of 2 kB a request would be 16 MiB."""
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(SECONDS + 90)]
-
-
-def load(name):
-    known = sys.modules.get(name)
-    if known is None:
-        path = Path(__file__).parents[1] / "fakes" / f"{name}.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        known = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(known)
-    return known
-
-
-clients, faults = load("fault_clients"), load("fault_run")
 
 
 def say(what):
