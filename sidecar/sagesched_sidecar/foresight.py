@@ -34,6 +34,10 @@ class Foresight:
         self.seconds = self._clock() - begun_s
         return vector
 
+    async def at_once(self) -> Vector | None:
+        """The embedding where it is there without waiting: what meets a queue is ranked by it from the first."""
+        return await self.embedding() if self._inline else None
+
     async def refine(self, place: Place) -> None:
         """Predict the request anew by its embedding, if that was not done yet."""
         self._gate.refine(place, await self.embedding())

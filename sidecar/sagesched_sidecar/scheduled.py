@@ -66,7 +66,8 @@ class Scheduler:
         self._telemetry.overhead.observe(self._clock() - order.request.arrival_s)
         foresight = Foresight(self._gate, lambda: self._embedding(order), self._clock, inline=self._embedder.inline)
         try:
-            place = await self._gate.enter(order.request, None, len(order.body), foresight.embedding)
+            embedding = await foresight.at_once() if self._gate.ranking.waiting_count else None
+            place = await self._gate.enter(order.request, embedding, len(order.body), foresight.embedding)
         except Refused as refused:
             return self._refuse(_refusal(refused), order.surface, order.request.id)
         serving = Serving(order, place, lambda ended: self._note(order, place, foresight, ended))

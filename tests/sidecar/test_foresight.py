@@ -109,6 +109,14 @@ async def test_what_runs_is_refined_once_and_learnt_from() -> None:
     world.assert_empty()
 
 
+@pytest.mark.parametrize(("inline", "asked"), [(True, 1), (False, 0)])
+async def test_only_an_embedding_that_takes_no_waiting_is_had_at_once(inline: bool, asked: int) -> None:
+    embed = Embedding(axis(0), at_once=inline)
+    foresight = Foresight(World("sjf").gate, embed, lambda: 0.0, inline=inline)
+    assert (await foresight.at_once() is not None) == inline
+    assert embed.asked == asked
+
+
 async def test_refining_what_has_ended_or_without_an_embedding_does_nothing() -> None:
     world = World("sjf")
     place = await (await world.enter("r"))
