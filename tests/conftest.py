@@ -3,8 +3,13 @@
 import os
 
 import pytest
+from hypothesis import settings
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+
+# No law is about time, and a run that decides whether a change lands should say the same twice.
+settings.register_profile("sagesched", deadline=None, derandomize=IN_CI)
+settings.load_profile("sagesched")
 
 
 def _skipped(reporter: pytest.TerminalReporter) -> list[str]:
