@@ -96,7 +96,7 @@ async def _demo(options: DemoOptions) -> None:
 
 async def _experiment(options: DemoOptions, traffic: Traffic, seed: int, files: Path, progress: Progress) -> Experiment:
     """Capacity first, then the same arrivals under each policy."""
-    logs = options.out.parent / "demo-logs"
+    logs = options.logs
     laboratory = Laboratory(options, traffic, seed=seed, files=files, logs=logs, answered=progress.step)
     served_rps = capacity_rps(
         traffic.measured, profile=options.profile, slots=options.slots, kv_tokens=options.kv_tokens
@@ -116,4 +116,4 @@ def _publish(options: DemoOptions, found: Report, experiments: Sequence[Experime
     options.out.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     picture.write_text(page(found, experiments), encoding="utf-8")
     print(text(found))
-    print(f"\nWritten: {options.out} and {picture}; logs of engine and sidecar: {options.out.parent / 'demo-logs'}")
+    print(f"\nWritten: {options.out} and {picture}; logs of engine and sidecar: {options.logs}")

@@ -57,6 +57,11 @@ class Watcher(Observer):
         """Until every question is answered."""
         await asyncio.gather(*self._asking)
 
+    def stop(self) -> None:
+        """Ask no more: whoever would answer is about to end."""
+        for question in self._asking:
+            question.cancel()
+
     def best_explained(self) -> Explained | None:
         """The first that had waiting requests before it; without one, the first at all."""
         told = [Explained(request_id, reasons) for request_id, reasons in self._explained.items()]

@@ -58,6 +58,11 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.out.suffix != ".json":
             raise ValueError(f"--out: {self.out}; the name must end in .json")
 
+    @property
+    def logs(self) -> Path:
+        """Where engine and sidecar log to: beside the report, a folder of its own for each."""
+        return self.out.with_name(f"{self.out.stem}-logs")
+
 
 def parse(arguments: Sequence[str]) -> DemoOptions:
     """Options from a command line. Raises ValueError naming the option; exits by itself on unknown ones and --help."""

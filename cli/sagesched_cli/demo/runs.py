@@ -86,8 +86,11 @@ class Laboratory:
         try:
             async with self._servers(policy, logs) as url, aiohttp.ClientSession() as session:
                 watcher = Watcher(url, session, candidates, self._answered)
-                served = await drive(url, MODEL, shots, watcher)
-                await watcher.settle()
+                try:
+                    served = await drive(url, MODEL, shots, watcher)
+                    await watcher.settle()
+                finally:
+                    watcher.stop()
                 counted = await counters(url, session)
         except DemoError as error:
             ends = "\n".join(f"--- the end of {log}\n{tail(log)}" for log in logs)
