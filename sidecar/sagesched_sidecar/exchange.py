@@ -102,6 +102,7 @@ async def _relay(
     """Every read goes to the client at once; the pace is the client's."""
     content = source.content
     cause: Exception | None = None
+    silent = True
     while True:
         try:
             chunk = await content.readany()
@@ -110,7 +111,9 @@ async def _relay(
             chunk, cause = content._read_nowait(-1), error
         if chunk and (out := passage.feed(chunk)):
             await answer.write(out)
-            begun()
+            if silent:
+                silent = False
+                begun()
         if not chunk or cause:
             break
     if rest := passage.close():

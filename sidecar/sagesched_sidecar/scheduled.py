@@ -1,4 +1,4 @@
-"""One scheduled request, from its first byte to its last: read, embed, wait, pass on, learn."""
+"""One scheduled request, from its first byte to its last: read, wait, pass on, learn (when to embed: foresight.py)."""
 
 import logging
 from collections.abc import Callable

@@ -56,6 +56,15 @@ class StreamOptions(msgspec.Struct, frozen=True):
     continuous_usage_stats: bool | None = False
 
 
+def usage_asked_for(options: StreamOptions | None, *, stream: bool) -> tuple[bool, bool]:
+    """Whether usage is wanted at the end, and whether in every chunk. Raises BadRequest for options of no stream."""
+    if options is None:
+        return False, False
+    if not stream:
+        raise BadRequest("Stream options can only be defined when `stream=True`.", param="stream_options")
+    return bool(options.include_usage), bool(options.include_usage and options.continuous_usage_stats)
+
+
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """The fields that every surface shares. Unknown ones (and `stop`, which filler text never meets) are ignored."""
 

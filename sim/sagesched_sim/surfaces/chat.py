@@ -8,7 +8,6 @@ from msgspec import Meta
 from sagesched_sim.prompt import chat_template, content_text, count_tokens
 from sagesched_sim.surfaces.ask import (
     Ask,
-    BadRequest,
     Piece,
     Prompt,
     Sampling,
@@ -16,8 +15,9 @@ from sagesched_sim.surfaces.ask import (
     StreamOptions,
     Text,
     openai_error,
+    usage_asked_for,
 )
-from sagesched_sim.surfaces.usage import usage, usage_json, usage_with_details
+from sagesched_sim.surfaces.usage import end_of_stream, usage_json, usage_with_details
 
 
 class _Message(msgspec.Struct, frozen=True):
@@ -44,9 +44,7 @@ class ChatSurface:
     def read(self, body: bytes) -> Ask:
         """Decodes a body. Raises BadRequest or msgspec.DecodeError."""
         asked = self._decoder.decode(body)
-        options = asked.stream_options
-        if options is not None and not asked.stream:
-            raise BadRequest("Stream options can only be defined when `stream=True`.", param="stream_options")
+        include_usage, continuous_usage = usage_asked_for(asked.stream_options, stream=bool(asked.stream))
         turns = [(message.role, content_text(message.content)) for message in asked.messages]
         text = "\n".join(said for _, said in turns)
         return Ask(
@@ -57,8 +55,8 @@ class ChatSurface:
             min_tokens=asked.min_tokens,
             ignore_eos=asked.ignore_eos,
             stream=bool(asked.stream),
-            include_usage=bool(options and options.include_usage),
-            continuous_usage=bool(options and options.include_usage and options.continuous_usage_stats),
+            include_usage=include_usage,
+            continuous_usage=continuous_usage,
             priority=asked.priority,
             scripted_tokens=asked.scripted_tokens,
         )
@@ -169,11 +167,4 @@ class ChatWriter:
 
     def closing(self) -> bytes:
         """The usage chunk where it was asked for, and the end mark."""
-        if not self._ask.include_usage:
-            return b"data: [DONE]\n\n"
-        last = self._envelope | {
-            "choices": [],
-            "usage": usage(self._ask.prompt_tokens, sum(self._sent)),
-            "system_fingerprint": self._fingerprint,
-        }
-        return b"data: " + msgspec.json.encode(last) + b"\n\ndata: [DONE]\n\n"
+        return end_of_stream(self._ask, self._envelope, sum(self._sent), self._fingerprint)

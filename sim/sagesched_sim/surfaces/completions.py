@@ -16,8 +16,9 @@ from sagesched_sim.surfaces.ask import (
     StreamOptions,
     Text,
     openai_error,
+    usage_asked_for,
 )
-from sagesched_sim.surfaces.usage import usage, usage_json, usage_with_details
+from sagesched_sim.surfaces.usage import end_of_stream, usage_json, usage_with_details
 
 
 class _Body(Sampling, frozen=True, kw_only=True):
@@ -49,9 +50,7 @@ class CompletionsSurface:
     def read(self, body: bytes) -> Ask:
         """Decodes a body. Raises BadRequest or msgspec.DecodeError."""
         asked = self._decoder.decode(body)
-        options = asked.stream_options
-        if options is not None and not asked.stream:
-            raise BadRequest("Stream options can only be defined when `stream=True`.", param="stream_options")
+        include_usage, continuous_usage = usage_asked_for(asked.stream_options, stream=bool(asked.stream))
         return Ask(
             model=asked.model,
             prompts=_prompts(asked.prompt),
@@ -60,8 +59,8 @@ class CompletionsSurface:
             min_tokens=asked.min_tokens,
             ignore_eos=asked.ignore_eos,
             stream=bool(asked.stream),
-            include_usage=bool(options and options.include_usage),
-            continuous_usage=bool(options and options.include_usage and options.continuous_usage_stats),
+            include_usage=include_usage,
+            continuous_usage=continuous_usage,
             priority=asked.priority,
             scripted_tokens=asked.scripted_tokens,
         )
@@ -144,11 +143,4 @@ class CompletionsWriter:
 
     def closing(self) -> bytes:
         """The usage chunk where it was asked for, and the end mark."""
-        if not self._ask.include_usage:
-            return b"data: [DONE]\n\n"
-        last = self._envelope | {
-            "choices": [],
-            "usage": usage(self._ask.prompt_tokens, sum(self._sent)),
-            "system_fingerprint": self._fingerprint,
-        }
-        return b"data: " + msgspec.json.encode(last) + b"\n\ndata: [DONE]\n\n"
+        return end_of_stream(self._ask, self._envelope, sum(self._sent), self._fingerprint)

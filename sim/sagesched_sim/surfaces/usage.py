@@ -2,6 +2,10 @@
 
 from typing import Any
 
+import msgspec
+
+from sagesched_sim.surfaces.ask import Ask
+
 
 def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, Any]:
     """`usage` without details, as vLLM writes it in streams."""
@@ -25,3 +29,12 @@ def usage_json(prompt_tokens: int, completion_tokens: int) -> bytes:
         total_tokens,
         completion_tokens,
     )
+
+
+def end_of_stream(ask: Ask, envelope: dict[str, Any], completion_tokens: int, fingerprint: str | None) -> bytes:
+    """The usage chunk of a stream where it was asked for, and the end mark."""
+    if not ask.include_usage:
+        return b"data: [DONE]\n\n"
+    counts = usage(ask.prompt_tokens, completion_tokens)
+    last = envelope | {"choices": [], "usage": counts, "system_fingerprint": fingerprint}
+    return b"data: " + msgspec.json.encode(last) + b"\n\ndata: [DONE]\n\n"
