@@ -4,6 +4,8 @@ It predicts, costs and ranks each request, holds what waits in order, follows wh
 is synchronous and deterministic, and it has no clock: `now_s` comes with each call.
 """
 
+from collections.abc import Callable
+
 from sagesched.calibration import Finished, ServiceUnit, Unit, judge
 from sagesched.explanation import Explanation, explain
 from sagesched.gittins import Stopping
@@ -32,6 +34,8 @@ class Ranking:
         self._since_ranked = 0
         self._tickets: dict[str, Ticket] = {}
         self._waiting = WaitingOrder(settings.scheduling.max_wait_seconds)
+        self.learnt: Callable[[Request, Vector, Outcome], None] = lambda request, embedding, outcome: None
+        """Called with each record that this host's own requests teach."""
 
     @property
     def unit(self) -> Unit:
@@ -53,7 +57,7 @@ class Ranking:
         and the global history alone."""
         if request.id in self._tickets:
             raise ValueError(f"id: {request.id!r} is already held")
-        prediction, trouble = self._predict(request, embedding)
+        prediction, trouble = self.predict(request, embedding)
         belief = Belief(request, prediction.distribution, self._stopping, self._settings.scheduling)
         if not self._service.knows_cost:
             self._service.predicted(belief.mean_cost())
@@ -69,7 +73,7 @@ class Ranking:
     def refine(self, request_id: str, embedding: Vector) -> Ticket:
         """Predict a request anew, now that its embedding is known; what it has generated stays."""
         ticket = self._tickets[request_id]
-        ticket.prediction, ticket.trouble = self._predict(ticket.request, embedding)
+        ticket.prediction, ticket.trouble = self.predict(ticket.request, embedding)
         ticket.embedding = None if ticket.trouble else embedding
         generated = ticket.belief.generated_tokens
         ticket.belief = Belief(
@@ -129,28 +133,31 @@ class Ranking:
             ran_s = ticket.ran_s + now_s - ticket.started_s
             self._service.completion(cost, ran_s / outcome.output_tokens, now_s)
         self._remove(ticket, now_s)
-        if self._settings.history.learn and ticket.embedding is not None and outcome.output_tokens > 0:
-            self.predictor.learn(ticket.request, ticket.embedding, outcome)
+        self._learn(ticket.request, ticket.embedding, outcome)
         return judge(ticket.prediction.distribution, outcome.output_tokens)
 
     def drop(self, request_id: str, now_s: float, *, generated_tokens: int = 0) -> None:
         """It left before its end. What it had generated is a censored sample; nothing generated is no sample."""
         ticket = self._tickets[request_id]
         self._remove(ticket, now_s)
-        if self._settings.history.learn and ticket.embedding is not None and generated_tokens > 0:
-            self.predictor.learn(
-                ticket.request, ticket.embedding, Outcome(output_tokens=generated_tokens, censored=True)
-            )
+        self._learn(ticket.request, ticket.embedding, Outcome(output_tokens=generated_tokens, censored=True))
 
     def learn_late(self, ticket: Ticket, embedding: Vector, outcome: Outcome) -> None:
         """A request that finished before its embedding was known; a vector of another shape is no record."""
-        wanted = self.predictor.window.dimensions
-        if self._settings.history.learn and outcome.output_tokens > 0 and embedding.shape == (wanted,):
-            self.predictor.learn(ticket.request, embedding, outcome)
+        self._learn(ticket.request, embedding, outcome)
 
     def learn(self, request: Request, embedding: Vector, outcome: Outcome) -> None:
         """History from elsewhere: a request that another host served."""
         self.predictor.learn(request, embedding, outcome)
+
+    def predict(self, request: Request, embedding: Vector | None) -> tuple[Prediction, str | None]:
+        """What a request's length is believed to be, and why that is the bare prior where the predictor failed: trouble
+        never costs a request (docs/architecture.md)."""
+        try:
+            return self.predictor.predict(request, embedding), None
+        except Exception as error:
+            bare = PRIOR.truncate(request.features.max_tokens)
+            return Prediction(bare, (Level("prior", 1.0, 0.0, PRIOR),), NO_NEIGHBOURS), type(error).__name__
 
     def remaining_tokens(self, request_id: str) -> float:
         """Tokens still to come, all choices together, as predicted now."""
@@ -167,13 +174,13 @@ class Ranking:
         """Every request held, in order of admission."""
         return list(self._tickets.values())
 
-    def _predict(self, request: Request, embedding: Vector | None) -> tuple[Prediction, str | None]:
-        """Fails open: trouble in the predictor leaves the bare prior (docs/architecture.md)."""
-        try:
-            return self.predictor.predict(request, embedding), None
-        except Exception as error:
-            bare = PRIOR.truncate(request.features.max_tokens)
-            return Prediction(bare, (Level("prior", 1.0, 0.0, PRIOR),), NO_NEIGHBOURS), type(error).__name__
+    def _learn(self, request: Request, embedding: Vector | None, outcome: Outcome) -> None:
+        """Remember it, where there is something to remember and the settings want it."""
+        if not self._settings.history.learn or embedding is None or outcome.output_tokens <= 0:
+            return
+        if embedding.shape == (self.predictor.window.dimensions,):
+            self.predictor.learn(request, embedding, outcome)
+            self.learnt(request, embedding, outcome)
 
     def _rank(self, request: Request, score: Score) -> Rank:
         return Rank(request.priority, self._policy.key(request, score, self._unit), request.arrival_s, request.id)

@@ -31,7 +31,8 @@ class Refused(Exception):
     """The gate does not take the request, or no longer: why, the HTTP status, and when to try again."""
 
     def __init__(self, reason: str, status: int, retry_after_s: int) -> None:
-        super().__init__(reason)
+        what = "the request waited too long or its turn will not come" if status == 503 else "the queue is full"
+        super().__init__(f"{what} ({reason})")
         self.reason = reason
         self.status = status
         self.retry_after_s = retry_after_s

@@ -37,23 +37,38 @@ class OrderDesk:
     """Makes orders; knows the classes, the ids in use and how long prompts are in tokens."""
 
     def __init__(
-        self, classes: tuple[PriorityClass, ...], *, ask_for_usage: bool, unknown_class: Callable[[], None]
+        self,
+        classes: tuple[PriorityClass, ...],
+        estimate: TokenEstimate,
+        *,
+        ask_for_usage: bool,
+        unknown_class: Callable[[], None],
     ) -> None:
         self._classes: Mapping[str, PriorityClass] = {c.name: c for c in classes}
         self._ask_for_usage = ask_for_usage
         self._unknown_class = unknown_class
         self._ids: set[str] = set()
-        self.estimate = TokenEstimate()
+        self._estimate = estimate
 
     def take(self, http: web.BaseRequest, surface: Surface, body: bytes, arrival_s: float) -> Order:
         """The order; its id is in use until `release`."""
         document = decoded(body)
         ask = _asked(surface, document)
         asking = surface.asking_for_usage(body, document) if ask and self._ask_for_usage else None
-        chosen = self._class_of(http)
+        request = self.request(
+            ask, http.headers.get(REQUEST_ID, ""), class_name=http.headers.get(CLASS, ""), arrival_s=arrival_s
+        )
+        return Order(request, surface, ask, body if asking is None else asking, asking is not None)
+
+    def request(
+        self, ask: Ask | None, wanted_id: str, *, class_name: str, arrival_s: float, tenant: str = ""
+    ) -> Request:
+        """The request as the ranking sees it, whichever door it came by; its id is in use until `release`."""
+        chosen = self._class_named(class_name)
         request = Request(
-            id=self._id_for(http.headers.get(REQUEST_ID, "")),
+            id=self._id_for(wanted_id),
             model=ask.model if ask else "",
+            tenant=tenant,
             prompt_tokens=self._prompt_tokens(ask) if ask else 0,
             arrival_s=arrival_s,
             class_name=chosen.name,
@@ -62,20 +77,20 @@ class OrderDesk:
             features=_features(ask) if ask else Features(),
         )
         self._ids.add(request.id)
-        return Order(request, surface, ask, body if asking is None else asking, asking is not None)
+        return request
 
-    def release(self, order: Order) -> None:
-        """The order has ended."""
-        self._ids.discard(order.request.id)
+    def release(self, request_id: str) -> None:
+        """The request has ended."""
+        self._ids.discard(request_id)
 
     def _prompt_tokens(self, ask: Ask) -> int:
         if ask.prompt_tokens is not None:
             return ask.prompt_tokens
-        return self.estimate.tokens(ask.model, len(ask.prompt))
+        return self._estimate.tokens(ask.model, len(ask.prompt))
 
-    def _class_of(self, http: web.BaseRequest) -> PriorityClass:
+    def _class_named(self, name: str) -> PriorityClass:
         """The class that the client names; the one called default, or no class, where it names none that is listed."""
-        name = http.headers.get(CLASS, "").strip().lower()
+        name = name.strip().lower()
         if name and name not in self._classes and name != _DEFAULT_CLASS.name:
             self._unknown_class()
         return self._classes.get(name) or self._classes.get(_DEFAULT_CLASS.name, _DEFAULT_CLASS)

@@ -1,11 +1,24 @@
-"""The last requests that ended, kept to be explained. No prompt text."""
+"""How requests end, and the last that did, kept to be explained. No prompt text."""
 
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from sagesched.calibration import Finished
+from sagesched.request import Outcome
 from sagesched.ticket import Ticket
 
 KEPT = 1000
+
+How = Literal["answered", "unmeasured", "engine-error", "left"]
+
+
+class Ended(NamedTuple):
+    """How a request ended, for those who count."""
+
+    how: How
+    outcome: Outcome | None
+    """What history learnt; None where it learnt nothing of a whole answer."""
+    finished: Finished | None
 
 
 class Record(NamedTuple):

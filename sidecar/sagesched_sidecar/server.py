@@ -16,6 +16,7 @@ from aiohttp import web
 from sagesched.gittins import Stopping
 from sagesched.ranking import Ranking
 from sagesched_sidecar.admin import Admin
+from sagesched_sidecar.admission import Admission
 from sagesched_sidecar.errors import DRAINING
 from sagesched_sidecar.gate import Gate
 from sagesched_sidecar.http_server import HttpServer
@@ -63,23 +64,17 @@ async def running(options: Options, embedder: "Embedder") -> AsyncIterator[Sidec
     telemetry.registry.register(GateCollector(gate, telemetry))
     monitor = EngineMonitor(options.upstream, gate, settings.engine.metrics_interval_seconds, options.api_key)
     admin = Admin(settings, gate, monitor, telemetry, records)
+    prompts = PromptEmbedder(embedder, settings.embedding.deadline_seconds, telemetry.troubled)
+    admission = Admission(gate, prompts, telemetry, records, clock=clock)
     desk = OrderDesk(
         settings.scheduling.classes,
+        admission.estimate,
         ask_for_usage=settings.engine.ask_for_usage,
         unknown_class=telemetry.unknown_classes.inc,
     )
-    prompts = PromptEmbedder(embedder, settings.embedding.deadline_seconds, telemetry.troubled)
     async with Upstream(options.upstream) as upstream:
         scheduler = Scheduler(
-            gate,
-            upstream,
-            prompts,
-            desk,
-            telemetry,
-            records,
-            max_body_bytes=settings.server.max_body_bytes,
-            api_key=options.api_key,
-            clock=clock,
+            admission, upstream, desk, max_body_bytes=settings.server.max_body_bytes, api_key=options.api_key
         )
         proxy = Proxy(upstream, scheduler, admin.handlers(), api_key=options.api_key, rejected=telemetry.rejected_for)
         watching = asyncio.create_task(monitor.run())

@@ -1,42 +1,27 @@
-"""A request that has its turn: its answer's bytes pass here, and its place in the gate ends here, once."""
-
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+"""A request that has its turn: its answer's bytes pass here, and what they say ends its visit."""
 
 import aiohttp
 
-from sagesched.calibration import Finished
 from sagesched.request import Outcome
-from sagesched_sidecar.gate import Place
+from sagesched_sidecar.admission import Visit
 from sagesched_sidecar.meter import Meter
 from sagesched_sidecar.orders import Order
+from sagesched_sidecar.records import How
 from sagesched_sidecar.streams import FullBody, Passage, StrippedEvents, Untouched, WatchedEvents
 
 PROGRESS_TOKENS = 16
 """The gate hears of a request's progress once in so many tokens."""
 EVENT_STREAM = "text/event-stream"
 
-How = Literal["answered", "unmeasured", "engine-error", "left"]
-
-
-class Ended(NamedTuple):
-    """How a request ended, for those who count."""
-
-    how: How
-    outcome: Outcome | None
-    """What history learnt; None where it learnt nothing of a whole answer."""
-    finished: Finished | None
-
 
 class Serving:
     """See the module. It is the passage of the answer's bytes."""
 
-    def __init__(self, order: Order, place: Place, ended: Callable[[Ended], None]) -> None:
+    def __init__(self, order: Order, visit: Visit) -> None:
         self._choices = order.ask.choices if order.ask else 1
         self._meter = Meter(order.surface, self._choices)
         self._asked_for_usage = order.strips
-        self.place = place
-        self._ended: Callable[[Ended], None] | None = ended
+        self.visit = visit
         self._passage: Passage = Untouched()
         self._next_progress = PROGRESS_TOKENS
         self._refused_by_engine = False
@@ -63,7 +48,7 @@ class Serving:
         generated_tokens = self._meter.generated_tokens
         if generated_tokens >= self._next_progress:
             self._next_progress = generated_tokens + PROGRESS_TOKENS
-            self.place.progress(generated_tokens)
+            self.visit.progress(generated_tokens)
         return out
 
     def close(self) -> bytes:
@@ -72,33 +57,29 @@ class Serving:
 
     def end(self, how: How) -> None:
         """Free the place and let history learn. The first call counts."""
-        if self._ended is None:
-            return
-        tell, self._ended = self._ended, None
         if how == "answered":
-            tell(self._answered())
-            return
-        if how == "left":
-            self.place.drop(self._meter.generated_tokens)
+            self._answered()
+        elif how == "left":
+            self.visit.leave(self._meter.generated_tokens)
         else:
-            self.place.fail()
-        tell(Ended(how, None, None))
+            self.visit.fail()
 
-    def _answered(self) -> Ended:
+    def _answered(self) -> None:
         """A whole answer. Its length is the engine's count, else that of its events where it says that it ended; else
         it is as if the client had left: at least so long."""
         meter = self._meter
         if self._refused_by_engine or meter.failed:
-            self.place.fail()
-            return Ended("engine-error", None, None)
+            self.visit.fail()
+            return
         usage = meter.usage
         counted = usage is not None and usage.output_tokens is not None
         if not counted and (meter.cut is None or not meter.events):
-            self.place.drop(meter.generated_tokens)
-            return Ended("unmeasured", None, None)
-        outcome = Outcome(
-            output_tokens=meter.output_tokens,
-            prompt_tokens=usage.prompt_tokens if usage else None,
-            censored=bool(meter.cut),
+            self.visit.leave(meter.generated_tokens, "unmeasured")
+            return
+        self.visit.finish(
+            Outcome(
+                output_tokens=meter.output_tokens,
+                prompt_tokens=usage.prompt_tokens if usage else None,
+                censored=bool(meter.cut),
+            )
         )
-        return Ended("answered", outcome, self.place.finish(outcome))

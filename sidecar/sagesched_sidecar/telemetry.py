@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from sagesched.settings import Settings, digest
 from sagesched.ticket import Ticket
 from sagesched_sidecar.gate import Gate
-from sagesched_sidecar.serving import Ended
+from sagesched_sidecar.records import Ended
 
 OTHER = "other"
 DEFAULT_CLASS = "default"
