@@ -1,8 +1,6 @@
-"""What served requests teach: the time unit of the boost (docs/method.md section 5), and how good predictions are."""
+"""What served requests teach of the engine: the time unit of the boost (docs/method.md section 5)."""
 
 from typing import NamedTuple
-
-from sagesched.lengths import LengthDistribution
 
 MEMORY = 0.98
 """Weight that a served request keeps when the next one comes: the last 50 or so count."""
@@ -91,20 +89,3 @@ class _DecayedMean:
         self.count += 1
         self._sum = self._sum * MEMORY + value
         self._weight = self._weight * MEMORY + 1.0
-
-
-class Finished(NamedTuple):
-    """What a finished request says about its prediction."""
-
-    predicted_mean_tokens: float
-    pit: float
-    """Where the length fell in its predicted distribution, 0 to 1: uniform when predictions are calibrated."""
-    covered: bool
-    """Whether it fell between the 10th and the 90th percentile."""
-
-
-def judge(predicted: LengthDistribution, output_tokens: int) -> Finished:
-    """Hold a prediction against the length that came. The pit is the middle of the jump at an atom."""
-    pit = (predicted.cdf(output_tokens) + predicted.cdf(output_tokens - 1)) / 2
-    covered = predicted.quantile(0.1) <= output_tokens <= predicted.quantile(0.9)
-    return Finished(predicted.mean(), pit, covered)

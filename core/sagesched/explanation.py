@@ -16,7 +16,10 @@ class Explanation:
     phase: str
     policy: str
     source: str
+    alone: str | None
+    """The level that is used by itself, because the chain of them did worse lately than no neighbours at all."""
     levels: tuple[tuple[str, float, float], ...]
+    """Name, share and samples of each."""
     neighbours: tuple[tuple[float, int], ...]
     quantiles: dict[str, float]
     predicted_tokens: float
@@ -40,6 +43,7 @@ def explain(ticket: Ticket, policy: str, ahead: int | None) -> Explanation:
         phase=ticket.phase.value,
         policy=policy,
         source=prediction.source,
+        alone=prediction.alone,
         levels=tuple((level.name, level.share, level.samples) for level in prediction.levels),
         neighbours=tuple(zip(near.similarities.tolist(), near.output_tokens.astype(int).tolist(), strict=True)),
         quantiles={f"p{round(100 * q)}": prediction.distribution.quantile(q) for q in QUANTILES},

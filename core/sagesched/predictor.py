@@ -85,11 +85,15 @@ class Prediction:
     distribution: LengthDistribution
     levels: tuple[Level, ...]
     neighbours: Neighbours
+    alone: str | None = None
+    """The level that is used by itself, where the chain did worse lately than no neighbours at all (scoreboard.py)."""
+    instead_of: LengthDistribution | None = None
+    """What the whole chain says, then."""
 
     @property
     def source(self) -> str:
-        """The level with the largest share."""
-        return max(self.levels, key=lambda level: level.share).name
+        """The level with the largest share, or the one used by itself."""
+        return self.alone or max(self.levels, key=lambda level: level.share).name
 
 
 class Predictor:
@@ -103,9 +107,9 @@ class Predictor:
         self._everything: dict[Group, _Everything] = {}
         self._learnt = 0
 
-    def predict(self, request: Request, embedding: Vector | None) -> Prediction:
+    def predict(self, request: Request, embedding: Vector | None, alone: str | None = None) -> Prediction:
         """The distribution of the request's output length. `embedding`: (dimensions,) unit float32; None when there is
-        none, which leaves out the levels that need one."""
+        none, which leaves out the levels that need one. `alone`: the level to use by itself instead of them all."""
         group = self._group_of(request)
         near = NO_NEIGHBOURS
         if embedding is not None:
@@ -115,7 +119,8 @@ class Predictor:
         parts = [(level.share, level.atoms) for level in levels]
         mixture = LengthDistribution.mix([*parts, (left, behind.distribution)])
         levels += [Level(one.name, left * one.share, one.samples, one.atoms) for one in behind.levels]
-        return Prediction(mixture.truncate(request.features.max_tokens), tuple(levels), near)
+        chain = Prediction(mixture.truncate(request.features.max_tokens), tuple(levels), near)
+        return chain if alone is None else _only(chain, alone, request.features.max_tokens)
 
     def _group_of(self, request: Request) -> Group:
         """The model's own history; while that is short, the history that names no model, where there is more of it."""
@@ -258,6 +263,14 @@ class _Background:
     due: int
     levels: tuple[Level, ...]
     distribution: LengthDistribution
+
+
+def _only(chain: Prediction, name: str, max_tokens: int | None) -> Prediction:
+    """One level by itself; where the request has none of that name, that of all records, and at last the prior."""
+    by_name = {level.name: level for level in chain.levels}
+    level = by_name.get(name) or by_name.get("global") or chain.levels[-1]
+    used = level.distribution.compress(COARSE_ATOMS).truncate(max_tokens)
+    return Prediction(used, chain.levels, chain.neighbours, level.name, chain.distribution)
 
 
 def _effective(weights: FloatArray) -> float:

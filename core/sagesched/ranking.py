@@ -6,13 +6,14 @@ is synchronous and deterministic, and it has no clock: `now_s` comes with each c
 
 from collections.abc import Callable
 
-from sagesched.calibration import Finished, ServiceUnit, Unit, judge
+from sagesched.calibration import ServiceUnit, Unit
 from sagesched.explanation import Explanation, explain
 from sagesched.gittins import Stopping
 from sagesched.history import NO_NEIGHBOURS, HistoryWindow, Vector
 from sagesched.policy import Belief, Score, policy_of
 from sagesched.predictor import PRIOR, Level, Prediction, Predictor
 from sagesched.request import Outcome, Request
+from sagesched.scoreboard import Finished, Scoreboard
 from sagesched.settings import Settings
 from sagesched.ticket import Phase, Ticket
 from sagesched.waiting import Rank, WaitingOrder
@@ -29,6 +30,7 @@ class Ranking:
         self._stopping = stopping
         self._policy = policy_of(settings.scheduling)
         self.predictor = Predictor(settings.scheduling, HistoryWindow(settings.history.window_rows, dimensions))
+        self.scoreboard = Scoreboard()
         self._service = ServiceUnit()
         self._unit = Unit()
         self._since_ranked = 0
@@ -134,7 +136,7 @@ class Ranking:
             self._service.completion(cost, ran_s / outcome.output_tokens, now_s)
         self._remove(ticket, now_s)
         self._learn(ticket.request, ticket.embedding, outcome)
-        return judge(ticket.prediction.distribution, outcome.output_tokens)
+        return self.scoreboard.judge(ticket.prediction, ticket.request, outcome)
 
     def drop(self, request_id: str, now_s: float, *, generated_tokens: int = 0) -> None:
         """It left before its end. What it had generated is a censored sample; nothing generated is no sample."""
@@ -154,7 +156,7 @@ class Ranking:
         """What a request's length is believed to be, and why that is the bare prior where the predictor failed: trouble
         never costs a request (docs/architecture.md)."""
         try:
-            return self.predictor.predict(request, embedding), None
+            return self.predictor.predict(request, embedding, self.scoreboard.fallback(request.model)), None
         except Exception as error:
             bare = PRIOR.truncate(request.features.max_tokens)
             return Prediction(bare, (Level("prior", 1.0, 0.0, PRIOR),), NO_NEIGHBOURS), type(error).__name__

@@ -11,6 +11,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from sagesched.explanation import explain
+from sagesched.scoreboard import Calibration
 from sagesched.settings import Settings, digest
 from sagesched_sidecar.gate import Gate
 from sagesched_sidecar.monitor import EngineMonitor
@@ -67,6 +68,7 @@ class Admin:
                 "gate": dataclasses.asdict(self._gate.snapshot()),
                 "history_rows": len(self._gate.ranking.predictor.window),
                 "finished_kept": len(self._records),
+                "calibration": {name: _calibration(of) for name, of in self._gate.ranking.scoreboard.calibrations()},
             }
         )
 
@@ -92,6 +94,10 @@ class Admin:
             return _json({"error": "only for loopback clients; server.explainToAll opens it"}, 403)
 
         return guarded
+
+
+def _calibration(of: Calibration) -> dict[str, Any]:
+    return of._asdict() | {"levels": {name: level._asdict() for name, level in of.levels.items()}}
 
 
 def _is_loopback(request: web.BaseRequest) -> bool:

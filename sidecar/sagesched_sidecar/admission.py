@@ -13,11 +13,10 @@ from sagesched.history import Vector
 from sagesched.request import Outcome, Request
 from sagesched_sidecar.foresight import Foresight
 from sagesched_sidecar.gate import Gate, Place
+from sagesched_sidecar.logs import LOGGED_MODEL_CHARACTERS
 from sagesched_sidecar.prompts import PromptEmbedder, TokenEstimate
 from sagesched_sidecar.records import Ended, How, Record, Records
 from sagesched_sidecar.telemetry import Telemetry
-
-LOGGED_MODEL_CHARACTERS = 128
 
 _log = logging.getLogger(__name__)
 

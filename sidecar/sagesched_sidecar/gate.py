@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from sagesched.calibration import Finished
 from sagesched.history import Vector
 from sagesched.kv import predicted_peak_tokens
 from sagesched.ranking import Ranking
 from sagesched.request import Outcome, Request
+from sagesched.scoreboard import Finished
 from sagesched.settings import Engine, Queue
 from sagesched.ticket import Ticket
 

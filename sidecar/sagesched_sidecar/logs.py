@@ -5,6 +5,7 @@ import sys
 
 from pythonjsonlogger.json import JsonFormatter
 
+LOGGED_MODEL_CHARACTERS = 128
 LEVELS = ("debug", "info", "warning", "error")
 
 

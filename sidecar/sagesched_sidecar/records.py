@@ -3,8 +3,8 @@
 from collections import OrderedDict
 from typing import Literal, NamedTuple
 
-from sagesched.calibration import Finished
 from sagesched.request import Outcome
+from sagesched.scoreboard import Finished
 from sagesched.ticket import Ticket
 
 KEPT = 1000

@@ -17,6 +17,7 @@ from sagesched.gittins import Stopping
 from sagesched.ranking import Ranking
 from sagesched_sidecar.admin import Admin
 from sagesched_sidecar.admission import Admission
+from sagesched_sidecar.calibration import CalibrationCollector
 from sagesched_sidecar.errors import DRAINING
 from sagesched_sidecar.gate import Gate
 from sagesched_sidecar.http_server import HttpServer
@@ -62,6 +63,7 @@ async def running(options: Options, embedder: "Embedder") -> AsyncIterator[Sidec
         learn_from_file(Path(settings.history.seed_file), ranking, embedder)
     gate = Gate(ranking, settings.queue, settings.engine, clock=clock, observer=telemetry)
     telemetry.registry.register(GateCollector(gate, telemetry))
+    telemetry.registry.register(CalibrationCollector(ranking.scoreboard))
     monitor = EngineMonitor(options.upstream, gate, settings.engine.metrics_interval_seconds, options.api_key)
     admin = Admin(settings, gate, monitor, telemetry, records)
     prompts = PromptEmbedder(embedder, settings.embedding.deadline_seconds, telemetry.troubled)

@@ -1,5 +1,6 @@
 """The sidecar's metrics: a registry of its own, names of the `sagesched_` family, label sets that are bounded."""
 
+import logging
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 
@@ -7,14 +8,18 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from sagesched.scoreboard import Turn
 from sagesched.settings import Settings, digest
 from sagesched.ticket import Ticket
 from sagesched_sidecar.gate import Gate
+from sagesched_sidecar.logs import LOGGED_MODEL_CHARACTERS
 from sagesched_sidecar.records import Ended
 
 OTHER = "other"
 DEFAULT_CLASS = "default"
 MAX_REASONS = 32
+
+_log = logging.getLogger(__name__)
 
 _SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _FAST_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1)
@@ -116,13 +121,28 @@ class Telemetry:
         if ended.how == "left":
             self.aborts.labels("client-left").inc()
         outcome, finished = ended.outcome, ended.finished
-        if outcome is not None and finished is not None and not outcome.censored:
-            self.pit.labels(str(min(9, int(finished.pit * 10)))).inc()
+        if finished is None:
+            return
+        if finished.score is not None:
+            for decile, share in enumerate(finished.score.pit_deciles):
+                if share:
+                    self.pit.labels(str(decile)).inc(share)
+        if finished.turn is not None:
+            _tell(finished.turn)
+        if outcome is not None and not outcome.censored:
             self.error.observe(abs(finished.predicted_mean_tokens - outcome.output_tokens))
 
     def exposition(self) -> bytes:
         """The text for a scrape."""
         return generate_latest(self.registry)
+
+
+def _tell(turn: Turn) -> None:
+    facts = {"model": turn.model[:LOGGED_MODEL_CHARACTERS], "level": turn.fallback, "skill": round(turn.skill, 3)}
+    if turn.fallback is None:
+        _log.info("predictions use the whole chain again", extra=facts)
+    else:
+        _log.warning("predictions are worse than without neighbours; one level is used alone", extra=facts)
 
 
 def _rests_on(source: str) -> str:

@@ -1,12 +1,10 @@
-"""Laws of the time unit, and of how predictions are judged."""
+"""Laws of the time unit."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagesched.calibration import ServiceUnit, Unit, judge
-from sagesched.lengths import LengthDistribution
+from sagesched.calibration import ServiceUnit, Unit
 
 LAW = settings(max_examples=60, deadline=None)
 
@@ -87,20 +85,3 @@ def test_nearness_is_symmetric(one: float, other: float, factor: float) -> None:
     a, b = Unit(one, 1.0), Unit(other, 1.0)
     if abs(max(one, other) / min(one, other) - factor) > 1e-6:
         assert a.is_near(b, factor) == b.is_near(a, factor) == (max(one, other) / min(one, other) < factor)
-
-
-def test_pits_of_a_true_distribution_are_uniform_and_most_are_covered() -> None:
-    rng = np.random.default_rng(1)
-    truth = LengthDistribution.from_samples(rng.integers(1, 2000, 400))
-    drawn = rng.choice(truth.tokens, 3000, p=truth.weights).astype(int)
-    judged = [judge(truth, int(one)) for one in drawn]
-    pits = np.sort([one.pit for one in judged])
-    assert np.abs(pits - (np.arange(3000) + 0.5) / 3000).max() < 0.04
-    assert np.mean([one.covered for one in judged]) == pytest.approx(0.8, abs=0.04)
-    assert {one.predicted_mean_tokens for one in judged} == {truth.mean()}
-
-
-def test_the_pit_at_a_point_is_the_middle_of_its_jump() -> None:
-    point = LengthDistribution.point(10)
-    assert [judge(point, n).pit for n in (9, 10, 11)] == [0.0, 0.5, 1.0]
-    assert [judge(point, n).covered for n in (9, 10, 11)] == [False, True, False]

@@ -126,7 +126,7 @@ class AnyCalls(RuleBasedStateMachine):
         chosen = data.draw(st.sampled_from(sorted(self.running)))
         outcome = Outcome(output_tokens=self.generated[chosen] + more, censored=censored)
         judged = self.both("finish", chosen, outcome, self.now)
-        assert 0 <= judged.pit <= 1
+        assert judged.score is None or sum(judged.score.pit_deciles) == pytest.approx(1)
         del self.running[chosen]
 
     @precondition(lambda self: self.running or self.waiting)

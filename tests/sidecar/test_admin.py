@@ -6,6 +6,9 @@ import json
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from sagesched.scoreboard import MIN_SCORED
+from sagesched.scoring import MIXTURE, Score
+
 SECRET = "zanzibar"
 CHAT = json.dumps({"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": SECRET}]}).encode()
 ANSWER = json.dumps(
@@ -75,6 +78,42 @@ async def test_status(start, client, fakes):
     assert (status["policy"], status["gate"]["slots"], status["history_rows"]) == ("sagesched", 3, 1)
 
 
+async def test_status_and_metrics_tell_how_good_predictions_are(start, client, fakes):
+    _, sidecar = await start(lambda seen: fakes.Script([OK]))
+    for _ in range(6):
+        await client.ask(sidecar, "POST", "/v1/chat/completions", CHAT)
+    found = document(await client.ask(sidecar, "GET", "/sagesched/status"))["calibration"]["m"]
+    assert found["scored"] == 5, "all but the first, which no history came before"
+    assert sum(found["pit_deciles"]) == pytest.approx(1)
+    assert found["levels"]["global"]["skill"] == 0
+    assert found["fallback"] is None
+    metrics = await families(client, sidecar)
+    assert {s.labels["level"] for s in metrics["sagesched_prediction_crps_tokens"].samples} == set(found["levels"])
+    assert sum(
+        s.value for s in metrics["sagesched_prediction_pit_bucket"].samples if s.name.endswith("_total")
+    ) == pytest.approx(5)
+    assert metrics["sagesched_fallback_active"].samples[0].value == 0
+
+
+async def test_a_fallback_is_told_once_in_the_log_and_lasts_in_metrics_and_status(start, client, fakes, caplog):
+    _, sidecar = await start(lambda seen: fakes.Script([OK]))
+    await client.ask(sidecar, "POST", "/v1/chat/completions", CHAT)
+    harm = Score((0.1,) * 10, {"global": 100.0, MIXTURE: 500.0})
+    for _ in range(MIN_SCORED - 1):
+        sidecar.gate.ranking.scoreboard.add("m", harm)
+    with caplog.at_level("WARNING"):
+        for _ in range(3):
+            await client.ask(sidecar, "POST", "/v1/chat/completions", CHAT, "X-Request-Id: last")
+    told = [record for record in caplog.records if "neighbours" in record.message]
+    assert [(record.model, record.level) for record in told] == [("m", "global")]
+    explained = document(await client.ask(sidecar, "GET", "/sagesched/explain/last"))
+    assert (explained["alone"], explained["source"]) == ("global", "global")
+    assert document(await client.ask(sidecar, "GET", "/sagesched/status"))["calibration"]["m"]["fallback"] == "global"
+    metrics = await families(client, sidecar)
+    assert metrics["sagesched_fallback_active"].samples[0].value == 1
+    assert metrics["sagesched_prediction_level_alone"].samples[0].labels == {"model": "m", "level": "global"}
+
+
 async def test_explanations_are_for_loopback_clients(start, client, fakes, monkeypatch):
     _, sidecar = await start(lambda seen: fakes.Script([OK]))
     monkeypatch.setattr("sagesched_sidecar.admin._is_loopback", lambda request: False)
@@ -97,7 +136,8 @@ async def test_metrics_parse_and_count(start, client, fakes):
     assert waits == {"batch": 1.0, "default": 1.0}
     for name in ("queue_depth", "queue_age_max_seconds", "dispatch", "rejected", "starvation_promotions", "config_info",
                  "prediction_neighbours", "prediction_pit_bucket", "prediction_abs_error_tokens", "history_points",
-                 "proxy_overhead_seconds", "upstream_abort", "build_info"):  # fmt: skip
+                 "proxy_overhead_seconds", "upstream_abort", "build_info", "prediction_skill", "prediction_crps_tokens",
+                 "prediction_coverage", "prediction_pit_share", "prediction_scored", "fallback_active"):  # fmt: skip
         assert f"sagesched_{name}" in found
     assert found["sagesched_unknown_class"].samples[0].value == 1.0
     assert found["sagesched_history_points"].samples[0].value == 2.0

@@ -22,7 +22,7 @@ class Calibration(msgspec.Struct, frozen=True):
 
 
 def calibrate(
-    predicted: Sequence[Predicted | None], true_tokens: Sequence[int], deciles: Iterable[Sequence[int]]
+    predicted: Sequence[Predicted | None], true_tokens: Sequence[int], deciles: Iterable[Sequence[float]]
 ) -> Calibration:
     """Of the requests whose prediction is known, and of the sidecars' counts of deciles, one sequence a run."""
     pairs = [(one, true) for one, true in zip(predicted, true_tokens, strict=True) if one is not None]

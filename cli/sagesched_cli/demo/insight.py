@@ -97,7 +97,7 @@ class Watcher(Observer):
 class Counters(msgspec.Struct, frozen=True):
     """What the sidecar has counted of its predictions."""
 
-    pit_deciles: tuple[int, ...]
+    pit_deciles: tuple[float, ...]
     """How many lengths fell in each tenth of their predicted distribution; as many in each when calibrated."""
     fallbacks: dict[str, int]
     """Requests that were ranked without a prediction of their own, by the trouble behind it."""
@@ -105,12 +105,12 @@ class Counters(msgspec.Struct, frozen=True):
 
 async def counters(url: str, session: aiohttp.ClientSession) -> Counters:
     """Read from the sidecar's metrics."""
-    deciles, fallbacks = [0] * 10, {}
+    deciles, fallbacks = [0.0] * 10, {}
     async with session.get(f"{url}/metrics") as answer:
         for family in text_string_to_metric_families(await answer.text()):
             for sample in family.samples:
                 if sample.name == "sagesched_prediction_pit_bucket_total":
-                    deciles[int(sample.labels["decile"])] += int(sample.value)
+                    deciles[int(sample.labels["decile"])] += sample.value
                 elif sample.name == "sagesched_fallback_total" and sample.value:
                     fallbacks[sample.labels["reason"]] = int(sample.value)
     return Counters(tuple(deciles), fallbacks)
