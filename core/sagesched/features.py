@@ -10,6 +10,7 @@ two requests by them, so only their ratios matter.
 
 import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from sagesched.amount_words import (
     ASKS,
@@ -37,6 +38,7 @@ MIN_CHARACTERS = 50
 _TOKEN = re.compile(r"[^\W\d_]+|\d+(?:[.,]\d+)*|[.!?;%\n]")
 _ASCII_TOKEN = re.compile(r"[a-z]+|[0-9]+(?:[.,][0-9]+)*|[.!?;%\n]")
 """The same rule for ASCII text alone, in half the time."""
+_DIGIT = re.compile(r"\d")
 _THOUSANDS = re.compile(r"[.,](?=\d{3}(?:[.,]|$))")
 _IDEOGRAPHS = re.compile(r"([千万]?)[个個汉漢文]?[字자]")
 _NUMBER_WORDS = frozenset((*NUMBERS, *MULTIPLIERS))
@@ -56,7 +58,12 @@ def asked_tokens(prompt: str) -> float | None:
     """The largest amount that the prompt asks for, in approximate tokens, 1 to `MAX_ASKED_TOKENS`; None if none."""
     scanned = _scanned(prompt).lower()
     tokens = [*(_ASCII_TOKEN if scanned.isascii() else _TOKEN).findall(scanned), _END, _END]
-    numbers = [at for at, token in enumerate(tokens) if token[0].isdecimal() or token in _NUMBER_WORDS]
+    spelt: AbstractSet[str] = _NUMBER_WORDS.intersection(tokens)
+    if _DIGIT.search(scanned):
+        spelt |= {token for token in set(tokens) if token[0].isdecimal()}
+    if not spelt:
+        return None
+    numbers = [at for at, token in enumerate(tokens) if token in spelt]
     lengths, each, counts = [0.0], [0.0], [0.0]
     for at in numbers:
         if _is_number(tokens[at + 1]):

@@ -43,10 +43,7 @@ class IndexTable:
         self._mass = _minus_sums_from(weights)
         self._spent = _minus_sums_from(weights * costs)
         self._stops = self._stops_for(stopping, np.asarray(boundaries, dtype=np.float64))
-        done, used = self._curve(self._stops)
-        self._done: list[float] = done.tolist()
-        self._used: list[float] = used.tolist()
-        self._curves = (done, used)
+        self._done, self._used = self._curve(self._stops)
         self._jumps: list[npt.NDArray[np.intp]] | None = None
         self._asked = False
 
@@ -63,7 +60,7 @@ class IndexTable:
         done = float(self._mass[below])
         used = float(self._spent[below]) - attained * done
         first = int(np.searchsorted(self._stops, attained, side="right"))
-        last = len(self._done) - 1
+        last = self._done.size - 1
         if first == last:
             stop = last
         elif self._asked:
@@ -71,7 +68,7 @@ class IndexTable:
         else:
             stop = self._least(first, done, used)
         self._asked = True
-        return (self._used[stop] - used) / (self._done[stop] - done)
+        return float((self._used[stop] - used) / (self._done[stop] - done))
 
     def _stops_for(self, stopping: Stopping, boundaries: FloatArray) -> FloatArray:
         if stopping is Stopping.ANYWHERE:
@@ -84,15 +81,16 @@ class IndexTable:
 
     def _curve(self, stops: FloatArray) -> tuple[FloatArray, FloatArray]:
         """F - 1 and U - E[X] at each stop."""
+        if stops is self._costs:
+            return self._mass[1:], self._spent[1:] - stops * self._mass[1:]
         below = np.searchsorted(self._costs, stops, side="right")
         done = self._mass[below]
         return done, self._spent[below] - stops * done
 
     def _least(self, first: int, done: float, used: float) -> int:
         """The stop at or after `first` with the least slope from (done, used), by looking at all of them."""
-        all_done, all_used = self._curves
-        run = all_done[first:] - done
-        rise = all_used[first:] - used
+        run = self._done[first:] - done
+        rise = self._used[first:] - used
         slopes = np.divide(rise, run, out=np.full(run.size, np.inf), where=run > 0)
         return first + int(slopes.argmin())
 
@@ -114,19 +112,19 @@ class IndexTable:
         if ahead == here:
             return False
         x, y = self._done[here] - done, self._used[here] - used
-        return (self._used[ahead] - used) * x < y * (self._done[ahead] - done)
+        return bool((self._used[ahead] - used) * x < y * (self._done[ahead] - done))
 
     def _lifting(self) -> list[npt.NDArray[np.intp]]:
         """For each stop the next vertex of the lower hull to its right, and the 2nd, 4th, 8th... one."""
         if self._jumps is None:
             self._jumps = [self._hull()]
-            while (self._jumps[-1] != len(self._done) - 1).any():
+            while (self._jumps[-1] != self._done.size - 1).any():
                 self._jumps.append(self._jumps[-1][self._jumps[-1]])
         return self._jumps
 
     def _hull(self) -> npt.NDArray[np.intp]:
         """One stack from right to left: what stays on it is the hull of what lies to the right."""
-        done, used = self._done, self._used
+        done, used = self._done.tolist(), self._used.tolist()
         last = len(done) - 1
         ahead = np.full(last + 1, last, dtype=np.intp)
         stack = [last]

@@ -8,7 +8,6 @@ pasted material between), and the prompt's length is two coordinates of the vect
 import math
 import zlib
 from importlib.resources import files
-from itertools import chain
 from typing import IO, Any
 
 import numpy as np
@@ -76,11 +75,12 @@ class StaticEmbedder:
 def weighted_rows(pieces: WordPieces, words: list[str]) -> tuple[NDArray[np.intp], FloatArray]:
     """The table's rows for the distinct words, and a weight in (0, 1] for each by its word's place in the text."""
     nearest = _distances_to_nearer_end(words)
-    found = pieces.rows_of(nearest)
-    rows = list(chain.from_iterable(found))
-    distances = list(nearest.values())
-    if len(rows) > len(found):
-        distances = [d for d, of_word in zip(distances, found, strict=True) for _ in of_word]
+    rows, distances = pieces.whole_rows(nearest), list(nearest.values())
+    if None in rows:
+        for at, word in [(at, word) for at, (word, row) in enumerate(zip(nearest, rows, strict=True)) if row is None]:
+            rows[at], *further = pieces.rows_of(word)
+            rows += further
+            distances += [distances[at]] * len(further)
     return np.array(rows, dtype=np.intp), _WEIGHTS[distances]
 
 

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 
 MAX_WORD_CHARACTERS = 32
 """Longer words are cut, so that neither the search for pieces nor the cache grows with hostile input."""
@@ -29,16 +29,19 @@ class WordPieces:
         self._spare_rows = spare_rows
         self._cache: dict[str, tuple[int, ...]] = {}
 
-    def rows_of(self, words: Collection[str]) -> list[tuple[int, ...]]:
-        """For each word the rows of its pieces, at least one. The cache never changes the answer."""
-        known = list(map(self._cache.get, words))
-        return [rows or self._looked_up(word[:MAX_WORD_CHARACTERS]) for word, rows in zip(words, known, strict=True)]
+    def whole_rows(self, words: Iterable[str]) -> list[int | None]:
+        """For each word its row where it is a token by itself, as most are; None where it is not."""
+        return list(map(self._tokens.get, words))
 
-    def _looked_up(self, word: str) -> tuple[int, ...]:
-        rows = self._pieces(word) or self._pieces(_without_accents(word)) or (self._spare_row(word),)
-        if len(self._cache) >= MAX_CACHED_WORDS:
-            self._cache.clear()
-        self._cache[word] = rows
+    def rows_of(self, word: str) -> tuple[int, ...]:
+        """The rows of the word's pieces, at least one. The cache never changes the answer."""
+        word = word[:MAX_WORD_CHARACTERS]
+        rows = self._cache.get(word)
+        if rows is None:
+            rows = self._pieces(word) or self._pieces(_without_accents(word)) or (self._spare_row(word),)
+            if len(self._cache) >= MAX_CACHED_WORDS:
+                self._cache.clear()
+            self._cache[word] = rows
         return rows
 
     def _pieces(self, word: str) -> tuple[int, ...]:
