@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+from collections.abc import Callable
 from functools import cache, partial
 from typing import cast
 
@@ -12,6 +13,15 @@ from aiohttp.tracing import Trace
 
 class EngineConnection(ResponseHandler):
     """A connection whose reset is a cut, also of an answer that ends with the connection and so has no other mark."""
+
+    pump: Callable[[], None] | None = None
+    """Called whenever something was read, and at the end (pump.py)."""
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        super().data_received(data)
+        if self.pump is not None:
+            self.pump()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Go on reading. A stream asks for it after every read; where nothing was paused it would parse nothing once
@@ -25,6 +35,8 @@ class EngineConnection(ResponseHandler):
         if exc is not None and payload is not None and not payload.is_eof():
             payload.set_exception(aiohttp.ClientPayloadError("the engine reset the connection"))
         super().connection_lost(exc)
+        if self.pump is not None:
+            self.pump()
 
 
 class DirectConnector(aiohttp.TCPConnector):

@@ -9,6 +9,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from sagesched_sidecar.errors import BAD_BODY, BODY_TOO_LARGE, Refusal
+from sagesched_sidecar.pump import Pump
 from sagesched_sidecar.streams import Passage
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -87,7 +88,7 @@ async def answer_client(
     answer = Answer(status=source.status, reason=source.reason, headers=headers)
     try:
         await answer.prepare(request)
-        await _relay(source, answer, passage, begun)
+        await _relay(source, answer, passage, begun, Pump(source, passage, request.writer, request.protocol))
     except CutError:
         _end_unclean(request)
         raise
@@ -97,7 +98,11 @@ async def answer_client(
 
 
 async def _relay(
-    source: aiohttp.ClientResponse, answer: web.StreamResponse, passage: Passage, begun: Callable[[], object]
+    source: aiohttp.ClientResponse,
+    answer: web.StreamResponse,
+    passage: Passage,
+    begun: Callable[[], object],
+    pump: Pump,
 ) -> None:
     """Every read goes to the client at once; the pace is the client's."""
     content = source.content
@@ -116,6 +121,8 @@ async def _relay(
                 begun()
         if not chunk or cause:
             break
+        if not silent:
+            await pump.run()
     if rest := passage.close():
         await answer.write(rest)
     if cause:
