@@ -1,7 +1,7 @@
 """The history window: what finished requests looked like and how long their outputs were (docs/method.md section 1)."""
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +18,14 @@ MAX_EFFORTS = 100
 STRIP_ROWS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """Whose history it is: records of another model or tenant are never looked at."""
 
     model: str = ""
     tenant: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbours:
+class Neighbours(NamedTuple):
     """Records near a prompt, most similar first."""
 
     rows: Rows

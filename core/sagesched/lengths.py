@@ -103,8 +103,12 @@ class LengthDistribution:
         if max_tokens is None:
             return self
         cap = min(self.cap_tokens, max(1.0, float(max_tokens)))
-        within = self if self.tokens[-1] <= cap else self.of_atoms(np.minimum(self.tokens, cap), self.weights)
-        return LengthDistribution(within.tokens, within.weights, cap)
+        if self.tokens[-1] <= cap:
+            return LengthDistribution(self.tokens, self.weights, cap)
+        last = int(self.tokens.searchsorted(cap))
+        tokens, weights = self.tokens[: last + 1].copy(), self.weights[: last + 1].copy()
+        tokens[last], weights[last] = cap, self.weights[last:].sum()
+        return LengthDistribution(tokens, weights, cap)
 
     def remaining(self, generated_tokens: float) -> "LengthDistribution":
         """The tokens still to come, given more than `generated_tokens`; beyond the last atom, the tail's."""

@@ -63,8 +63,7 @@ PRIOR = LengthDistribution(
 """With no history at all: a chat answer, half of them under 250 tokens, a tenth about 1,200."""
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(NamedTuple):
     """One level's part in a prediction."""
 
     name: str
@@ -78,8 +77,7 @@ class Level:
         return LengthDistribution.of_atoms(self.atoms.tokens, self.atoms.weights)
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(NamedTuple):
     """What is believed of one request's output length, in tokens of one choice, and why."""
 
     distribution: LengthDistribution
