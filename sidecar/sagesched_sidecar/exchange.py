@@ -3,9 +3,11 @@
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import cast
 
 import aiohttp
 from aiohttp import web
+from aiohttp.http_writer import StreamWriter
 from multidict import CIMultiDict
 
 from sagesched_sidecar.errors import BAD_BODY, BODY_TOO_LARGE, Refusal
@@ -88,7 +90,9 @@ async def answer_client(
     answer = Answer(status=source.status, reason=source.reason, headers=headers)
     try:
         await answer.prepare(request)
-        await _relay(source, answer, passage, begun, Pump(source, passage, request.writer, request.protocol))
+        await _relay(
+            source, answer, passage, begun, Pump(source, passage, cast(StreamWriter, request.writer), request.protocol)
+        )
     except CutError:
         _end_unclean(request)
         raise

@@ -9,7 +9,7 @@ import asyncio
 from typing import Protocol
 
 import aiohttp
-from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_writer import StreamWriter
 
 from sagesched_sidecar.connector import EngineConnection
 from sagesched_sidecar.streams import Passage
@@ -26,7 +26,7 @@ class Flow(Protocol):
 class Pump:
     """Moves one answer's bytes while it can."""
 
-    def __init__(self, source: aiohttp.ClientResponse, passage: Passage, writer: AbstractStreamWriter, client: Flow):
+    def __init__(self, source: aiohttp.ClientResponse, passage: Passage, writer: StreamWriter, client: Flow):
         connection = source.connection
         protocol = connection.protocol if connection is not None else None
         self._connection = protocol if isinstance(protocol, EngineConnection) else None
@@ -70,7 +70,7 @@ class Pump:
             over.set_exception(error)
 
 
-def _write(writer: AbstractStreamWriter, data: bytes) -> None:
+def _write(writer: StreamWriter, data: bytes) -> None:
     """Write without waiting: told not to drain, the coroutine runs through."""
     try:
         writer.write(data, drain=False).send(None)
