@@ -53,6 +53,10 @@ class ServiceUnit:
         """Whether so many were served that predictions no longer stand in for them."""
         return self._served.count >= MIN_SERVED
 
+    def forget_costs(self) -> None:
+        """Costs are measured otherwise from now on: until enough were served, predictions stand in again."""
+        self._predicted, self._served = _DecayedMean(), _DecayedMean()
+
     def predicted(self, cost: float) -> None:
         """A request came that is expected to cost that much."""
         self._predicted.add(cost)

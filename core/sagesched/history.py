@@ -16,6 +16,18 @@ NO_NUMBER = 0.0
 ASKED_CLASS = 100
 MAX_EFFORTS = 100
 STRIP_ROWS = 16
+COLUMNS = (
+    "_vectors",
+    "_group",
+    "length_class",
+    "output_tokens",
+    "censored",
+    "asked_number",
+    "tools",
+    "effort",
+    "plain",
+)
+"""The window's arrays; a record is one place in the last dimension of each."""
 
 
 class Group(NamedTuple):
@@ -122,6 +134,21 @@ class HistoryWindow:
         self._next = (row + 1) % self.capacity
         self._size = min(self._size + 1, self.capacity)
         return row
+
+    def resize(self, capacity: int) -> int:
+        """Hold so many records from now on; the oldest beyond that are forgotten: how many."""
+        first = self._next if self._size == self.capacity else 0
+        by_age = (first + np.arange(self._size)) % self.capacity
+        forgotten, kept = np.split(by_age, [max(0, self._size - capacity)])
+        for row in forgotten:
+            self._forget(int(row))
+        for name in COLUMNS:
+            old = getattr(self, name)
+            new = np.zeros((*old.shape[:-1], capacity), dtype=old.dtype)
+            new[..., : kept.size] = old[..., kept]
+            setattr(self, name, new)
+        self.capacity, self._size, self._next = capacity, kept.size, kept.size % capacity
+        return int(forgotten.size)
 
     def nearest(self, group: Group, embedding: Vector, count: int, threshold: float) -> Neighbours:
         """The `count` nearest records of the group and all at or above `threshold`, at most twice `count`.

@@ -105,6 +105,18 @@ class Predictor:
         self._everything: dict[Group, _Everything] = {}
         self._learnt = 0
 
+    def apply(self, settings: Scheduling, window_rows: int) -> bool:
+        """Other settings from now on; whether what was predicted before would be predicted otherwise now."""
+        before, self._settings = self._settings, settings
+        forgotten = self.window.resize(window_rows) if window_rows != self.window.capacity else 0
+        if forgotten:
+            self._backgrounds.clear()
+            self._everything.clear()
+        return bool(forgotten) or (before.similarity_threshold, before.neighbours) != (
+            settings.similarity_threshold,
+            settings.neighbours,
+        )
+
     def predict(self, request: Request, embedding: Vector | None, alone: str | None = None) -> Prediction:
         """The distribution of the request's output length. `embedding`: (dimensions,) unit float32; None when there is
         none, which leaves out the levels that need one. `alone`: the level to use by itself instead of them all."""

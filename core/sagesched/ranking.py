@@ -6,6 +6,8 @@ is synchronous and deterministic, and it has no clock: `now_s` comes with each c
 
 from collections.abc import Callable
 
+import msgspec
+
 from sagesched.calibration import ServiceUnit, Unit
 from sagesched.explanation import Explanation, explain
 from sagesched.gittins import Stopping
@@ -14,7 +16,7 @@ from sagesched.policy import Belief, Score, policy_of
 from sagesched.predictor import PRIOR, Level, Prediction, Predictor
 from sagesched.request import Outcome, Request
 from sagesched.scoreboard import Finished, Scoreboard
-from sagesched.settings import Settings
+from sagesched.settings import Scheduling, Settings, class_of
 from sagesched.ticket import Phase, Ticket
 from sagesched.waiting import Rank, WaitingOrder
 
@@ -35,6 +37,7 @@ class Ranking:
         self._unit = Unit()
         self._since_ranked = 0
         self._tickets: dict[str, Ticket] = {}
+        self._due: dict[str, None] = {}
         self._waiting = WaitingOrder(settings.scheduling.max_wait_seconds)
         self.learnt: Callable[[Request, Vector, Outcome], None] = lambda request, embedding, outcome: None
         """Called with each record that this host's own requests teach."""
@@ -77,13 +80,51 @@ class Ranking:
         ticket = self._tickets[request_id]
         ticket.prediction, ticket.trouble = self.predict(ticket.request, embedding)
         ticket.embedding = None if ticket.trouble else embedding
-        generated = ticket.belief.generated_tokens
-        ticket.belief = Belief(
-            ticket.request, ticket.prediction.distribution, self._stopping, self._settings.scheduling
-        )
-        ticket.belief.generated_tokens = generated
+        ticket.belief = self._believe(ticket)
         self._rank_anew(ticket)
         return ticket
+
+    def apply(self, settings: Settings) -> None:
+        """Other settings from now on. All that is held is costed and ranked anew, in one step, and stays held.
+
+        Predictions that other settings would have made otherwise are due; `repredict` makes them, some at a time.
+        """
+        if settings == self._settings:
+            return
+        before, after = self._settings.scheduling, settings.scheduling
+        self._settings, self._policy = settings, policy_of(after)
+        self._waiting.max_wait_s = after.max_wait_seconds
+        if self.predictor.apply(after, settings.history.window_rows):
+            self._due = dict.fromkeys(self._tickets)
+        if after.alpha != before.alpha:
+            self._service.forget_costs()
+        for ticket in self._tickets.values():
+            ticket.request = _reclassed(ticket.request, before, after)
+            ticket.belief = self._believe(ticket)
+            if after.alpha != before.alpha:
+                self._service.predicted(ticket.belief.whole_cost())
+            ticket.score = self._policy.score(ticket.belief)
+        self._rank_all(self._service.unit())
+
+    @property
+    def due_count(self) -> int:
+        """Requests whose prediction is due by `repredict`, those that have started meanwhile among them."""
+        return len(self._due)
+
+    def repredict(self, count: int) -> list[Ticket]:
+        """Predict anew, by the settings of now, up to `count` of the requests that are due and wait."""
+        made: list[Ticket] = []
+        while self._due and len(made) < count:
+            request_id = next(iter(self._due))
+            del self._due[request_id]
+            ticket = self._tickets.get(request_id)
+            if ticket is None or ticket.phase is not Phase.WAITING or ticket.trouble:
+                continue
+            ticket.prediction, ticket.trouble = self.predict(ticket.request, ticket.embedding)
+            ticket.belief = self._believe(ticket)
+            self._rank_anew(ticket)
+            made.append(ticket)
+        return made
 
     def peek(self, now_s: float) -> Ticket | None:
         """Who goes next: the smallest rank, or the oldest once it has waited beyond the starvation bound."""
@@ -184,6 +225,12 @@ class Ranking:
             self.predictor.learn(request, embedding, outcome)
             self.learnt(request, embedding, outcome)
 
+    def _believe(self, ticket: Ticket) -> Belief:
+        """What the ticket's prediction means by the settings of now; what it has generated stays."""
+        belief = Belief(ticket.request, ticket.prediction.distribution, self._stopping, self._settings.scheduling)
+        belief.generated_tokens = ticket.belief.generated_tokens
+        return belief
+
     def _rank(self, request: Request, score: Score) -> Rank:
         return Rank(request.priority, self._policy.key(request, score, self._unit), request.arrival_s, request.id)
 
@@ -214,7 +261,18 @@ class Ranking:
         unit = self._service.unit()
         if unit.is_near(self._unit, RECALIBRATE):
             return
+        self._rank_all(unit)
+
+    def _rank_all(self, unit: Unit) -> None:
         self._unit, self._since_ranked = unit, 0
         for ticket in self._tickets.values():
             ticket.rank = self._rank(ticket.request, ticket.score)
         self._waiting.push_all(t.rank for t in self._tickets.values() if t.phase is Phase.WAITING)
+
+
+def _reclassed(request: Request, before: Scheduling, after: Scheduling) -> Request:
+    """The request in its class as it is now; one whose class is no longer listed is in the default one."""
+    old, new = class_of(before, request.class_name), class_of(after, request.class_name)
+    if old == new:
+        return request
+    return msgspec.structs.replace(request, class_name=new.name, priority=new.priority, weight=new.weight)

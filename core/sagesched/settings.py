@@ -16,11 +16,11 @@ Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
 
 
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """A part of the schema: immutable, and an unknown field is an error."""
 
 
-class PriorityClass(_Section, frozen=True):
+class PriorityClass(Section, frozen=True):
     """A named class of requests; chosen by the client's header, clamped to the classes listed."""
 
     name: Name
@@ -31,7 +31,11 @@ class PriorityClass(_Section, frozen=True):
     """Divides the cost among requests of one priority: 2 counts half."""
 
 
-class Scheduling(_Section, frozen=True):
+DEFAULT_CLASS = PriorityClass(name="default")
+"""Of a request that names no listed class, where no class is called default."""
+
+
+class Scheduling(Section, frozen=True):
     """How requests are predicted and ordered."""
 
     policy: PolicyName = "sagesched"
@@ -52,7 +56,7 @@ class Scheduling(_Section, frozen=True):
     """Classes that clients may name; a request that names none has priority 0 and weight 1."""
 
 
-class History(_Section, frozen=True):
+class History(Section, frozen=True):
     """What is remembered of finished requests. Never prompt text."""
 
     window_rows: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
@@ -63,7 +67,7 @@ class History(_Section, frozen=True):
     """JSONL of earlier traffic, read at start: prompt, output_tokens; also prompt_tokens, censored, model."""
 
 
-class Embedding(_Section, frozen=True):
+class Embedding(Section, frozen=True):
     """Which embedder turns a prompt into a unit vector."""
 
     kind: Literal["static", "sentence-transformers"] = "static"
@@ -74,7 +78,7 @@ class Embedding(_Section, frozen=True):
     """A slow embedder that takes longer is not waited for: the request is ranked without its embedding."""
 
 
-class Queue(_Section, frozen=True):
+class Queue(Section, frozen=True):
     """The bounds of what may wait."""
 
     max_requests: Count = 10_000
@@ -85,7 +89,7 @@ class Queue(_Section, frozen=True):
     """A request that has waited so long is refused with 503."""
 
 
-class Engine(_Section, frozen=True):
+class Engine(Section, frozen=True):
     """The engine behind the sidecar."""
 
     slots: Annotated[int, Meta(ge=1, le=65_536)] | None = None
@@ -106,7 +110,7 @@ class Engine(_Section, frozen=True):
     """Ask the engine for a usage event where a streaming client does not, and take it out of the stream again."""
 
 
-class Server(_Section, frozen=True):
+class Server(Section, frozen=True):
     """The sidecar's own port."""
 
     max_body_bytes: Annotated[int, Meta(ge=1024, le=1 << 32)] = 64 << 20
@@ -117,7 +121,7 @@ class Server(_Section, frozen=True):
     """Whether /sagesched/status and /sagesched/explain answer clients that are not on the loopback interface."""
 
 
-class Settings(_Section, frozen=True):
+class Settings(Section, frozen=True):
     """Everything, validated whole: a file that does not decode leaves the last good settings in place."""
 
     scheduling: Scheduling = Scheduling()
@@ -180,6 +184,12 @@ CHECKS: tuple[Callable[[Settings], str | None], ...] = (
 )
 
 
+def class_of(scheduling: Scheduling, name: str) -> PriorityClass:
+    """The class of that name; the one called default, or priority 0 and weight 1, where none has it."""
+    by_name = {one.name: one for one in scheduling.classes}
+    return by_name.get(name) or by_name.get(DEFAULT_CLASS.name, DEFAULT_CLASS)
+
+
 def decode(document: Any) -> Settings:
     """Settings from plain values (a decoded YAML or JSON document; None is an empty file).
 
@@ -188,10 +198,10 @@ def decode(document: Any) -> Settings:
     try:
         return msgspec.convert({} if document is None else document, Settings)
     except msgspec.ValidationError as error:
-        raise SettingsError(_readable(error)) from None
+        raise SettingsError(readable(error)) from None
 
 
-def _readable(error: msgspec.ValidationError) -> str:
+def readable(error: msgspec.ValidationError) -> str:
     """msgspec's `what - at `$.path`` turned into `path: what`; what CHECKS say starts with its path already."""
     if error.__cause__ is not None:
         return str(error.__cause__)

@@ -162,3 +162,27 @@ def test_length_classes_ascend_and_what_is_asked_for_is_apart(few: int, many: in
     less, more = sorted((less, more))
     assert length_class(few, None) <= length_class(many, None) < length_class(many, less) <= length_class(0, more)
     assert length_class(many, less) == length_class(few, less), "the input does not count where an amount is named"
+
+
+@LAW
+@given(capacities, records, st.integers(1, 12), records)
+def test_another_size_is_a_window_that_always_had_it(
+    vector: Maker, capacity: int, before: Records, size: int, after: Records
+) -> None:
+    """What the larger one has forgotten before is gone; that aside, nobody can tell."""
+    window, _ = filled(capacity, before, vector)
+    twin, _ = filled(size, before[-capacity:], vector)
+    forgotten = min(capacity, len(before)) - min(capacity, size, len(before))
+    assert window.resize(size) == forgotten
+    for which in (window, twin):
+        for group, seed, tokens in after:
+            which.append(group, vector(seed), prompt_tokens=10, output_tokens=tokens)
+    assert (window.capacity, len(window)) == (twin.capacity, len(twin))
+    for group in {group for group, _, _ in (*before, *after)}:
+        assert window.count(group) == twin.count(group)
+        lengths = [sorted(w.output_tokens[w.rows(group)].tolist()) for w in (window, twin)]
+        assert lengths[0] == lengths[1]
+        near = [w.nearest(group, vector(0), 12, -1.0) for w in (window, twin)]
+        assert near[0].similarities.tolist() == near[1].similarities.tolist()
+        assert sorted(near[0].output_tokens.tolist()) == sorted(near[1].output_tokens.tolist())
+    assert set(window._groups) == set(twin._groups)

@@ -47,7 +47,7 @@ class AnyCalls(RuleBasedStateMachine):
             }
         )
         self.ranking, self.twin = (Ranking(chosen, stopping=stopping, dimensions=DIMENSIONS) for _ in range(2))
-        self.policy = policy
+        self.settings, self.policy, self.bucket, self.max_wait_s = chosen, policy, 50, MAX_WAIT_S
         self.now, self.made = 0.0, 0
         self.waiting: dict[str, Request] = {}
         self.running: dict[str, int] = {}
@@ -58,6 +58,40 @@ class AnyCalls(RuleBasedStateMachine):
         if call in ("progress", "finish"):
             assert one == other
         return one
+
+    @rule(
+        policy=st.sampled_from(sorted(POLICIES)),
+        bucket=st.sampled_from([20, 50]),
+        max_wait_s=st.sampled_from([5.0, MAX_WAIT_S]),
+        threshold=st.sampled_from([0.5, 0.9]),
+        alpha=st.sampled_from([0.0, 3.0]),
+        rows=st.integers(3, 15),
+    )
+    def other_settings(
+        self, policy: str, bucket: int, max_wait_s: float, threshold: float, alpha: float, rows: int
+    ) -> None:
+        scheduling = {"policy": policy, "bucketTokens": bucket, "maxWaitSeconds": max_wait_s, "alpha": alpha}
+        scheduling["similarityThreshold"] = threshold
+        held = self.ranking.tickets()
+        self.settings = decode({"scheduling": scheduling, "history": {"windowRows": rows}})
+        self.both("apply", self.settings)
+        self.policy, self.bucket, self.max_wait_s = policy, bucket, max_wait_s
+        assert self.ranking.tickets() == held, "all that is held stays held"
+        assert len(self.ranking.predictor.window) <= rows
+
+    @rule(count=st.integers(1, 3))
+    def predict_what_is_due(self, count: int) -> None:
+        due = self.ranking.due_count
+        made, _ = (ranking.repredict(count) for ranking in (self.ranking, self.twin))
+        assert len(made) <= min(count, due)
+        assert self.ranking.due_count <= due - len(made)
+        assert all(ticket.phase is Phase.WAITING for ticket in made)
+
+    @rule()
+    def the_same_settings(self) -> None:
+        before = [ticket.rank for ticket in self.ranking.tickets()]
+        self.both("apply", self.settings)
+        assert [ticket.rank for ticket in self.ranking.tickets()] == before
 
     @rule(passed=st.floats(0, 15))
     def time_passes(self, passed: float) -> None:
@@ -107,7 +141,7 @@ class AnyCalls(RuleBasedStateMachine):
         before = self.generated[chosen]
         self.generated[chosen] += more
         changed = self.both("progress", chosen, self.generated[chosen])
-        crossed = before // 50 < self.generated[chosen] // 50
+        crossed = before // self.bucket < self.generated[chosen] // self.bucket
         assert changed == (crossed and self.policy != "fcfs")
         assert self.both("remaining_tokens", chosen) > 0
 
@@ -153,7 +187,7 @@ class AnyCalls(RuleBasedStateMachine):
             return
         smallest = min(waiting, key=lambda t: t.rank)
         oldest = min(waiting, key=lambda t: (t.request.arrival_s, t.request.id))
-        starves = self.now - oldest.request.arrival_s > MAX_WAIT_S
+        starves = self.now - oldest.request.arrival_s > self.max_wait_s
         assert next_one is (oldest if starves else smallest)
         assert self.ranking.oldest() is oldest
         assert self.ranking.is_promoted(next_one, self.now) == (starves and oldest is not smallest)

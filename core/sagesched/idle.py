@@ -1,0 +1,68 @@
+"""Settings that were given and change nothing, because of other settings beside them."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sagesched.live import differences
+from sagesched.settings import Scheduling, Settings
+
+
+class Idle(NamedTuple):
+    """A field that has no effect, and why."""
+
+    path: str
+    why: str
+
+
+def idle_fields(settings: Settings) -> tuple[Idle, ...]:
+    """The fields that differ from their defaults and have no effect in the chosen policy and mode."""
+    given = [change.path for change in differences(Settings(), settings)]
+    found = ((path, RULES[path](settings)) for path in given if path in RULES)
+    return tuple(Idle(path, why) for path, why in found if why)
+
+
+def _bucket(settings: Settings) -> str | None:
+    return "policy fcfs does not look at what was generated" if settings.scheduling.policy == "fcfs" else None
+
+
+def _boost(settings: Settings) -> str | None:
+    policy = settings.scheduling.policy
+    return None if policy == "sagesched" else f"policy {policy} has no boost"
+
+
+def _alpha(settings: Settings) -> str | None:
+    policy = settings.scheduling.policy
+    return f"policy {policy} does not look at the cost" if policy in ("fcfs", "sjf") else None
+
+
+def _max_wait(settings: Settings) -> str | None:
+    scheduling = settings.scheduling
+    if scheduling.policy == "fcfs" and not _has_priorities(scheduling):
+        return "policy fcfs without classes of several priorities always takes the oldest"
+    return None
+
+
+def _classes(settings: Settings) -> str | None:
+    scheduling = settings.scheduling
+    if scheduling.policy == "fcfs" and not _has_priorities(scheduling):
+        return "policy fcfs does not look at weights, and no class has a priority"
+    return None
+
+
+def _deadline(settings: Settings) -> str | None:
+    return "the static embedder does not wait" if settings.embedding.kind == "static" else None
+
+
+def _has_priorities(scheduling: Scheduling) -> bool:
+    return any(one.priority for one in scheduling.classes)
+
+
+RULES: dict[str, Callable[[Settings], str | None]] = {
+    "scheduling.bucketTokens": _bucket,
+    "scheduling.boost": _boost,
+    "scheduling.alpha": _alpha,
+    "scheduling.maxWaitSeconds": _max_wait,
+    "scheduling.classes": _classes,
+    "embedding.deadlineSeconds": _deadline,
+}
+"""By the field's path: why it is idle, None where it is not."""
