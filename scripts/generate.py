@@ -15,15 +15,17 @@ from typing import Any
 
 import msgspec
 
-from sagesched import settings
+from sagesched import live, revisions, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = """# Settings
 
 Generated from `core/sagesched/settings.py` by `make gen`; do not edit. The file is YAML or JSON; every field has a
 default, an unknown one is an error, and [settings.schema.json](settings.schema.json) is its JSON schema. The sidecar
-reads it with `--settings FILE`.
+reads it with `--settings FILE` and watches it ([settings-live.md](settings-live.md)); a field marked with an asterisk
+changes only at a restart.
 """
+TABLE = "| field | value | default | meaning |\n|---|---|---|---|\n"
 
 
 def main() -> int:
@@ -41,8 +43,15 @@ def main() -> int:
 
 def copies() -> dict[str, str]:
     """Each copy's name and text."""
-    schema = json.dumps(msgspec.json.schema(settings.Settings), indent=2) + "\n"
-    return {"docs/settings.md": _page(), "docs/settings.schema.json": schema}
+    return {"docs/settings.md": _page(), "docs/settings.schema.json": json.dumps(_schema(), indent=2) + "\n"}
+
+
+def _schema() -> dict[str, Any]:
+    """A file holds settings, or two revisions of them."""
+    either, components = msgspec.json.schema_components(
+        [settings.Settings, revisions.Revisions], ref_template="#/$defs/{name}"
+    )
+    return {"anyOf": list(either), "$defs": components}
 
 
 def _same(path: Path, text: str) -> bool:
@@ -53,18 +62,22 @@ def _page() -> str:
     parts = [HEAD]
     for section in msgspec.structs.fields(settings.Settings):
         parts.append(f"## {section.encode_name}\n{inspect.getdoc(section.type)}\n")
-        parts.append("| field | value | default | meaning |\n|---|---|---|---|\n" + "".join(_rows(section.type)))
+        parts.append(TABLE + "".join(_rows(section.type, section.encode_name)))
     parts.append(f"### Each of scheduling.classes\n{inspect.getdoc(settings.PriorityClass)}\n")
-    parts.append("| field | value | default | meaning |\n|---|---|---|---|\n" + "".join(_rows(settings.PriorityClass)))
+    parts.append(TABLE + "".join(_rows(settings.PriorityClass)))
+    for kind in (revisions.Revisions, revisions.Candidate):
+        parts.append(f"### {kind.__name__}\n{inspect.getdoc(kind)}\n")
+        parts.append(TABLE + "".join(_rows(kind)))
     return "\n".join(parts)
 
 
-def _rows(section: type[msgspec.Struct]) -> Iterator[str]:
+def _rows(section: type[msgspec.Struct], at: str = "") -> Iterator[str]:
     meanings = _meanings(section)
     for field in msgspec.structs.fields(section):
         value = _value(field.type).replace("|", "\\|")
         default = "required" if field.required else _default(field.default)
-        yield f"| `{field.encode_name}` | {value} | {default} | {meanings[field.name]} |\n"
+        star = "*" if f"{at}.{field.encode_name}" in live.RESTART else ""
+        yield f"| `{field.encode_name}`{star} | {value} | {default} | {meanings[field.name]} |\n"
 
 
 def _meanings(section: type[msgspec.Struct]) -> dict[str, str]:
@@ -81,7 +94,7 @@ def _meanings(section: type[msgspec.Struct]) -> dict[str, str]:
 
 
 def _value(kind: Any) -> str:
-    if isinstance(kind, types.UnionType):
+    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         return " or ".join(_value(part) for part in typing.get_args(kind))
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
@@ -104,6 +117,8 @@ def _bounds(meta: msgspec.Meta) -> str:
 
 
 def _default(value: object) -> str:
+    if isinstance(value, msgspec.Struct):
+        return "all defaults"
     if value is None or value == ():
         return "none"
     return f"`{json.dumps(value)}`"

@@ -1,7 +1,7 @@
 """The history window: what finished requests looked like and how long their outputs were (docs/method.md section 1)."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -140,13 +140,11 @@ class HistoryWindow:
         first = self._next if self._size == self.capacity else 0
         by_age = (first + np.arange(self._size)) % self.capacity
         forgotten, kept = np.split(by_age, [max(0, self._size - capacity)])
+        resized = {name: _moved(getattr(self, name), kept, capacity) for name in COLUMNS}  # no memory: nothing changes
         for row in forgotten:
             self._forget(int(row))
-        for name in COLUMNS:
-            old = getattr(self, name)
-            new = np.zeros((*old.shape[:-1], capacity), dtype=old.dtype)
-            new[..., : kept.size] = old[..., kept]
-            setattr(self, name, new)
+        for name, column in resized.items():
+            setattr(self, name, column)
         self.capacity, self._size, self._next = capacity, kept.size, kept.size % capacity
         return int(forgotten.size)
 
@@ -196,6 +194,13 @@ class HistoryWindow:
         if not self._counts[number]:
             del self._counts[number]
             self._groups = {g: n for g, n in self._groups.items() if n != number}
+
+
+def _moved(column: npt.NDArray[Any], rows: Rows, capacity: int) -> npt.NDArray[Any]:
+    """These rows of a column at the beginning of one with another capacity."""
+    moved = np.zeros((*column.shape[:-1], capacity), dtype=column.dtype)
+    moved[..., : rows.size] = column[..., rows]
+    return moved
 
 
 def _largest(values: npt.NDArray[np.float32], wanted: int) -> Rows:

@@ -38,11 +38,6 @@ class Belief:
         """E[X - a | X > a], all choices together."""
         return self._remaining_cost(Stopping.NEVER)
 
-    def whole_cost(self) -> float:
-        """E[X]: from the first token on, whatever has been generated; all choices together."""
-        atoms = self.distribution
-        return self.request.features.choices * float(self.cost.total(atoms.tokens) @ atoms.weights)
-
     def index(self, stopping: Stopping | None = None) -> float:
         """The Gittins index of the remaining cost over the host's stopping times, or over those given."""
         stopping = stopping or self._stopping

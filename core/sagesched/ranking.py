@@ -102,7 +102,7 @@ class Ranking:
             ticket.request = _reclassed(ticket.request, before, after)
             ticket.belief = self._believe(ticket)
             if after.alpha != before.alpha:
-                self._service.predicted(ticket.belief.whole_cost())
+                self._service.predicted(_whole_cost(ticket.belief))
             ticket.score = self._policy.score(ticket.belief)
         self._rank_all(self._service.unit())
 
@@ -276,3 +276,9 @@ def _reclassed(request: Request, before: Scheduling, after: Scheduling) -> Reque
     if old == new:
         return request
     return msgspec.structs.replace(request, class_name=new.name, priority=new.priority, weight=new.weight)
+
+
+def _whole_cost(belief: Belief) -> float:
+    """What the request was expected to cost before its first token, all choices together."""
+    atoms = belief.distribution
+    return belief.request.features.choices * float(belief.cost.total(atoms.tokens) @ atoms.weights)

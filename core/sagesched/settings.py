@@ -186,6 +186,8 @@ CHECKS: tuple[Callable[[Settings], str | None], ...] = (
 
 def class_of(scheduling: Scheduling, name: str) -> PriorityClass:
     """The class of that name; the one called default, or priority 0 and weight 1, where none has it."""
+    if not scheduling.classes:
+        return DEFAULT_CLASS
     by_name = {one.name: one for one in scheduling.classes}
     return by_name.get(name) or by_name.get(DEFAULT_CLASS.name, DEFAULT_CLASS)
 

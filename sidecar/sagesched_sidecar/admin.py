@@ -12,8 +12,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from sagesched.explanation import explain
 from sagesched.scoreboard import Calibration
-from sagesched.settings import Settings, digest
 from sagesched_sidecar.gate import Gate
+from sagesched_sidecar.live import LiveSettings
 from sagesched_sidecar.monitor import EngineMonitor
 from sagesched_sidecar.records import Record, Records
 from sagesched_sidecar.telemetry import Telemetry
@@ -26,9 +26,9 @@ class Admin:
     """Handlers by path."""
 
     def __init__(
-        self, settings: Settings, gate: Gate, monitor: EngineMonitor, telemetry: Telemetry, records: Records
+        self, live: LiveSettings, gate: Gate, monitor: EngineMonitor, telemetry: Telemetry, records: Records
     ) -> None:
-        self._settings = settings
+        self._live = live
         self._gate = gate
         self._monitor = monitor
         self._telemetry = telemetry
@@ -42,6 +42,7 @@ class Admin:
             "/readyz": self._ready,
             "/metrics": self._metrics,
             "/sagesched/status": self._guarded(self._status),
+            "/sagesched/settings": self._guarded(self._whole_settings),
             EXPLAIN: self._guarded(self._explain),
         }
 
@@ -61,8 +62,9 @@ class Admin:
         return _json(
             {
                 "version": version("sagesched"),
-                "settings_digest": digest(self._settings),
-                "policy": self._settings.scheduling.policy,
+                "settings_digest": self._live.now.digest,
+                "settings": self._settings(),
+                "policy": self._live.now.settings.scheduling.policy,
                 "draining": self.draining,
                 "engine": {"reachable": engine.reachable, **engine.state._asdict()},
                 "gate": dataclasses.asdict(self._gate.snapshot()),
@@ -71,6 +73,20 @@ class Admin:
                 "calibration": {name: _calibration(of) for name, of in self._gate.ranking.scoreboard.calibrations()},
             }
         )
+
+    def _settings(self) -> dict[str, Any]:
+        now = self._live.now
+        return {
+            "digest": now.digest,
+            "file_digest": now.file_digest,
+            "revision": now.revision,
+            "pending": [{"path": change.path, "why": change.restart} for change in now.pending],
+            "idle": [one._asdict() for one in now.idle],
+            "last_reload": self._live.last._asdict(),
+        }
+
+    async def _whole_settings(self, _: web.BaseRequest) -> web.Response:
+        return _json(self._settings() | {"settings": self._live.now.settings})
 
     async def _explain(self, request: web.BaseRequest) -> web.Response:
         request_id = request.path.removeprefix(EXPLAIN)
@@ -83,13 +99,13 @@ class Admin:
         return _json(self._explain_ended(record))
 
     def _explain_ended(self, record: Record) -> dict[str, Any]:
-        explanation = explain(record.ticket, self._settings.scheduling.policy, None)
+        explanation = explain(record.ticket, self._live.now.settings.scheduling.policy, None)
         ended = {key: value for key, value in record._asdict().items() if key != "ticket"}
         return dataclasses.asdict(explanation) | {"phase": "ended", "ended": ended}
 
     def _guarded(self, handler: Handler) -> Handler:
         async def guarded(request: web.BaseRequest) -> web.StreamResponse:
-            if self._settings.server.explain_to_all or _is_loopback(request):
+            if self._live.now.settings.server.explain_to_all or _is_loopback(request):
                 return await handler(request)
             return _json({"error": "only for loopback clients; server.explainToAll opens it"}, 403)
 

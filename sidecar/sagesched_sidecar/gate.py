@@ -15,11 +15,14 @@ from sagesched.kv import predicted_peak_tokens
 from sagesched.ranking import Ranking
 from sagesched.request import Outcome, Request
 from sagesched.scoreboard import Finished
-from sagesched.settings import Engine, Queue
+from sagesched.settings import Engine, Queue, Settings
 from sagesched.ticket import Ticket
 
 UNKNOWN_SLOTS = 256
 """Requests sent at once while the engine's slots are neither given nor learnt: vLLM's default max_num_seqs."""
+
+REPREDICTED_AT_ONCE = 4
+"""Predictions in a turn of the loop where other settings make them due: about a millisecond each."""
 
 MAX_RETRY_AFTER_S = 60
 
@@ -123,13 +126,13 @@ class Gate:
         self._engine = engine
         self._clock = clock
         self._observer = observer
-        self._slots = engine.slots
-        self._kv_tokens = engine.kv_tokens
+        self._learnt: tuple[int | None, int | None] = None, None
         self._places: dict[str, Place] = {}
         self._running: dict[str, Place] = {}
         self._waiting_bytes = 0
         self._closed: tuple[str, int] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._repredicting: asyncio.Handle | None = None
 
     async def enter(
         self, request: Request, embedding: Vector | None, body_bytes: int, embed: Embed | None = None
@@ -213,9 +216,44 @@ class Gate:
 
     def set_capacity(self, slots: int | None, kv_tokens: int | None) -> None:
         """What the engine's metrics taught. What the settings state outweighs it."""
-        self._slots = self._engine.slots or slots or self._slots
-        self._kv_tokens = self._engine.kv_tokens or kv_tokens or self._kv_tokens
+        known_slots, known_kv_tokens = self._learnt
+        self._learnt = slots or known_slots, kv_tokens or known_kv_tokens
         self.dispatch()
+
+    def apply(self, settings: Settings) -> None:
+        """Other settings from now on: what waits is ranked anew, and starts where there is more room now. What waits
+        stays, also beyond a smaller queue; what is too old by a smaller age is refused."""
+        self._queue, self._engine = settings.queue, settings.engine
+        self.ranking.apply(settings)
+        self._repredict()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._set_timer()
+        self.dispatch()
+
+    @property
+    def _slots(self) -> int | None:
+        return self._engine.slots or self._learnt[0]
+
+    @property
+    def _kv_tokens(self) -> int | None:
+        return self._engine.kv_tokens or self._learnt[1]
+
+    def _repredict(self) -> None:
+        """Predict anew what is due, a few in each turn of the loop, so that the streams go on meanwhile."""
+        if self._repredicting is not None or not self.ranking.due_count:
+            return
+
+        def some() -> None:
+            self._repredicting = None
+            for ticket in self.ranking.repredict(REPREDICTED_AT_ONCE):
+                self._tell_trouble(ticket)
+                self._places[ticket.request.id].predicted_tokens = ticket.belief.mean_tokens()
+            self.dispatch()
+            self._repredict()
+
+        self._repredicting = asyncio.get_running_loop().call_soon(some)
 
     def close(self, reason: str, retry_after_s: int = 1) -> None:
         """Refuse what comes from now on with 503; what waits and runs goes on."""

@@ -21,7 +21,7 @@ class EngineMonitor:
     def __init__(self, base_url: str, gate: Gate, interval_s: float, api_key: str | None) -> None:
         self._base_url = base_url
         self._gate = gate
-        self._interval_s = interval_s
+        self.interval_s = interval_s
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._slots = SlotLearner()
         self.reachable = False
@@ -39,7 +39,7 @@ class EngineMonitor:
                 except Exception as error:  # whatever an engine's page holds, the next look comes
                     _log.warning("the engine's state cannot be read", extra={"problem": type(error).__name__})
                 seen()
-                await asyncio.sleep(self._interval_s)
+                await asyncio.sleep(self.interval_s)
 
     async def _look(self, session: aiohttp.ClientSession) -> None:
         try:

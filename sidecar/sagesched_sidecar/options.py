@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, get_args
 
 import msgspec
-import yaml
 from yarl import URL
 
-from sagesched.settings import PolicyName, Settings, SettingsError, decode
+from sagesched.settings import PolicyName, Settings, SettingsError
+from sagesched_sidecar.live import POLL_SECONDS
 from sagesched_sidecar.logs import LEVELS
+from sagesched_sidecar.settings_file import Loaded, Source
 
 EXIT_USAGE = 64
 """sysexits.h EX_USAGE."""
@@ -52,6 +53,11 @@ class Options(NamedTuple):
     log_level: str
     settings: Settings
     api_key: str | None
+    source: Source = Source(None)
+    """Where settings come from, and come from again when the file changes."""
+    loaded: Loaded | None = None
+    """The settings as they were read at the start; None where they came from no file and no flags."""
+    settings_poll_s: float = POLL_SECONDS
 
 
 class _Parser(argparse.ArgumentParser):
@@ -68,7 +74,9 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
     parser = _parser()
     given = parser.parse_args(arguments)
     try:
-        settings = _settings(given)
+        source = _source(given)
+        loaded = source.load(source.read())
+        settings = loaded.settings
         return Options(
             upstream=_upstream(given.upstream),
             host=given.host,
@@ -76,6 +84,9 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
             log_level=given.log_level,
             settings=settings,
             api_key=_api_key(settings),
+            source=source,
+            loaded=loaded,
+            settings_poll_s=given.settings_poll,
         )
     except SettingsError as error:
         parser.exit(EXIT_USAGE, f"{parser.prog}: {error}\n")
@@ -85,13 +96,25 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="sagesched_sidecar",
         description="A scheduling proxy in front of one OpenAI-compatible engine.",
-        epilog="Flags outweigh the settings file. SIGTERM drains; a second SIGTERM ends at once.",
+        epilog="Flags outweigh the settings file, also when it changes. SIGTERM drains; a second SIGTERM ends at once.",
     )
     process = parser.add_argument_group("process")
     process.add_argument("--upstream", required=True, metavar="URL", help="the engine, as http://HOST:PORT")
     process.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     process.add_argument("--port", type=_port, default=8080, help="port; 0 takes a free one (default: %(default)s)")
-    process.add_argument("--settings", metavar="FILE", type=Path, help="settings as YAML (default: all defaults)")
+    process.add_argument(
+        "--settings", metavar="FILE", type=Path, help="settings as YAML or JSON, watched (default: all defaults)"
+    )
+    process.add_argument(
+        "--settings-poll",
+        type=_seconds,
+        default=POLL_SECONDS,
+        metavar="SECONDS",
+        help="how often the file is looked at (default: %(default)s)",
+    )
+    process.add_argument(
+        "--pod-name", metavar="NAME", help="chooses the file's revision (default: $POD_NAME, else $HOSTNAME)"
+    )
     process.add_argument("--log-level", choices=LEVELS, default="info", help="least severe (default: %(default)s)")
     process.add_argument("--version", action="version", version=version("sagesched"))
     _add_overrides(parser)
@@ -123,29 +146,24 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _settings(given: argparse.Namespace) -> Settings:
-    document = _document(given.settings) if given.settings else {}
-    for flag, override in _OVERRIDES.items():
-        section = document.setdefault(override.section, {}) if isinstance(document, dict) else None
-        if flag in given and isinstance(section, dict):
-            section[override.field] = getattr(given, flag)
-    if not isinstance(document, dict):
-        raise SettingsError(f"--settings: {given.settings} must hold sections, as `scheduling:`")
-    settings = decode(document)
-    seed = settings.history.seed_file
-    if seed is not None and not (os.path.isfile(seed) and os.access(seed, os.R_OK)):
-        raise SettingsError(f"history.seedFile: {seed} is no file that can be read")
-    return settings
-
-
-def _document(path: Path) -> Any:
+def _seconds(text: str) -> float:
     try:
-        document = yaml.safe_load(path.read_bytes())
-    except OSError as error:
-        raise SettingsError(f"--settings: {path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"--settings: {path} is not YAML: {' '.join(str(error).split())}") from None
-    return {} if document is None else document
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.01 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError("must be 0.01 to 3600")
+    return seconds
+
+
+def _source(given: argparse.Namespace) -> Source:
+    """The file and the flags over it; which revision of the file is ours goes by the pod's name."""
+    flags: dict[str, dict[str, object]] = {}
+    for flag, override in _OVERRIDES.items():
+        if flag in given:
+            flags.setdefault(override.section, {})[override.field] = getattr(given, flag)
+    pod = given.pod_name or os.environ.get("POD_NAME") or os.environ.get("HOSTNAME", "")
+    return Source(given.settings, flags, pod)
 
 
 def _upstream(text: str) -> str:

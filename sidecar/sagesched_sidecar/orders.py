@@ -3,22 +3,22 @@
 import logging
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from aiohttp import web
 
 from sagesched.features import features_of
 from sagesched.request import Features, Request
-from sagesched.settings import PriorityClass
+from sagesched.settings import PriorityClass, class_of
 from sagesched_sidecar.headers import CLASS, REQUEST_ID
+from sagesched_sidecar.live import LiveSettings
 from sagesched_sidecar.meter import decoded
 from sagesched_sidecar.prompts import TokenEstimate
 from sagesched_sidecar.surfaces import Ask, Surface
 
 _log = logging.getLogger(__name__)
 _ACCEPTABLE_ID = re.compile(r"[!-~]{1,128}")
-_DEFAULT_CLASS = PriorityClass(name="default")
 
 
 class Order(NamedTuple):
@@ -34,27 +34,20 @@ class Order(NamedTuple):
 
 
 class OrderDesk:
-    """Makes orders; knows the classes, the ids in use and how long prompts are in tokens."""
+    """Makes orders; knows the ids in use and how long prompts are in tokens."""
 
-    def __init__(
-        self,
-        classes: tuple[PriorityClass, ...],
-        estimate: TokenEstimate,
-        *,
-        ask_for_usage: bool,
-        unknown_class: Callable[[], None],
-    ) -> None:
-        self._classes: Mapping[str, PriorityClass] = {c.name: c for c in classes}
-        self._ask_for_usage = ask_for_usage
+    def __init__(self, live: LiveSettings, estimate: TokenEstimate, *, unknown_class: Callable[[], None]) -> None:
+        self._live = live
         self._unknown_class = unknown_class
         self._ids: set[str] = set()
         self._estimate = estimate
 
     def take(self, http: web.BaseRequest, surface: Surface, body: bytes, arrival_s: float) -> Order:
-        """The order; its id is in use until `release`."""
+        """The order by the settings of now; its id is in use until `release`."""
         document = decoded(body)
         ask = _asked(surface, document)
-        asking = surface.asking_for_usage(body, document) if ask and self._ask_for_usage else None
+        asks_for_usage = ask is not None and self._live.now.settings.engine.ask_for_usage
+        asking = surface.asking_for_usage(body, document) if asks_for_usage else None
         request = self.request(
             ask, http.headers.get(REQUEST_ID, ""), class_name=http.headers.get(CLASS, ""), arrival_s=arrival_s
         )
@@ -91,9 +84,10 @@ class OrderDesk:
     def _class_named(self, name: str) -> PriorityClass:
         """The class that the client names; the one called default, or no class, where it names none that is listed."""
         name = name.strip().lower()
-        if name and name not in self._classes and name != _DEFAULT_CLASS.name:
+        chosen = class_of(self._live.now.settings.scheduling, name)
+        if name and name != chosen.name:
             self._unknown_class()
-        return self._classes.get(name) or self._classes.get(_DEFAULT_CLASS.name, _DEFAULT_CLASS)
+        return chosen
 
     def _id_for(self, wanted: str) -> str:
         if _ACCEPTABLE_ID.fullmatch(wanted) and wanted not in self._ids:

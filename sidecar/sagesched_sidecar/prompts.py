@@ -24,7 +24,7 @@ class PromptEmbedder:
 
     def __init__(self, embedder: "Embedder", deadline_s: float, troubled: Callable[[str], None]) -> None:
         self._embedder = embedder
-        self._deadline_s = deadline_s
+        self.deadline_s = deadline_s
         self._troubled = troubled
         self._thread = ThreadPoolExecutor(1, "embedder") if embedder.blocking else None
 
@@ -39,7 +39,7 @@ class PromptEmbedder:
             if self._thread is None:
                 return self._embedder.embed(prompt)
             running = asyncio.get_running_loop().run_in_executor(self._thread, self._embedder.embed, prompt)
-            return await asyncio.wait_for(running, self._deadline_s)
+            return await asyncio.wait_for(running, self.deadline_s)
         except TimeoutError:
             self._troubled("embedder-timeout")
         except Exception:  # whatever an embedder raises, the request goes on

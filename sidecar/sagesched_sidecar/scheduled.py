@@ -7,6 +7,7 @@ from sagesched_sidecar.errors import EngineGoneError, Refusal, error_response
 from sagesched_sidecar.exchange import BodyError, CutError, answer_client, read_body
 from sagesched_sidecar.gate import Refused
 from sagesched_sidecar.headers import to_client, to_engine
+from sagesched_sidecar.live import LiveSettings
 from sagesched_sidecar.orders import Order, OrderDesk
 from sagesched_sidecar.serving import EVENT_STREAM, Serving
 from sagesched_sidecar.surfaces import Surface
@@ -17,18 +18,18 @@ class Scheduler:
     """Handles scheduled requests; holds what they share."""
 
     def __init__(
-        self, admission: Admission, upstream: Upstream, desk: OrderDesk, *, max_body_bytes: int, api_key: str | None
+        self, admission: Admission, upstream: Upstream, desk: OrderDesk, live: LiveSettings, *, api_key: str | None
     ) -> None:
         self._admission = admission
         self._upstream = upstream
         self._desk = desk
-        self._max_body_bytes = max_body_bytes
+        self._live = live
         self._api_key = api_key
 
     async def __call__(self, http: web.BaseRequest, surface: Surface) -> web.StreamResponse:
         """Answer one request. Being cancelled is its client leaving: place freed, engine connection closed."""
         try:
-            body = await read_body(http, self._max_body_bytes)
+            body = await read_body(http, self._live.now.settings.server.max_body_bytes)
         except BodyError as error:
             return self._refuse(error.refusal, surface, None)
         order = self._desk.take(http, surface, body, self._admission.clock())

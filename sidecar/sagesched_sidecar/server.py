@@ -21,6 +21,7 @@ from sagesched_sidecar.calibration import CalibrationCollector
 from sagesched_sidecar.errors import DRAINING
 from sagesched_sidecar.gate import Gate
 from sagesched_sidecar.http_server import HttpServer
+from sagesched_sidecar.live import Effective, LiveSettings
 from sagesched_sidecar.monitor import EngineMonitor
 from sagesched_sidecar.options import Options
 from sagesched_sidecar.orders import OrderDesk
@@ -29,6 +30,7 @@ from sagesched_sidecar.proxy import Proxy
 from sagesched_sidecar.records import Records
 from sagesched_sidecar.scheduled import Scheduler
 from sagesched_sidecar.seed import learn_from_file
+from sagesched_sidecar.settings_file import Loaded
 from sagesched_sidecar.telemetry import GateCollector, Telemetry
 from sagesched_sidecar.upstream import MAX_HEADER_BYTES, Upstream
 
@@ -50,6 +52,7 @@ class Sidecar(NamedTuple):
     gate: Gate
     admin: Admin
     monitor: EngineMonitor
+    live: LiveSettings
     address: tuple[str, int]
 
 
@@ -57,7 +60,8 @@ class Sidecar(NamedTuple):
 async def running(options: Options, embedder: "Embedder") -> AsyncIterator[Sidecar]:
     """A sidecar that listens. Leaving cuts whatever is still open."""
     settings = options.settings
-    telemetry, records, clock = Telemetry(settings), Records(), time.monotonic
+    telemetry, records, clock = Telemetry(), Records(), time.monotonic
+    live = LiveSettings(options.source, options.loaded or Loaded.without_file(settings))
     ranking = Ranking(settings, stopping=Stopping.NEVER, dimensions=embedder.dimensions)
     if settings.history.seed_file is not None:
         learn_from_file(Path(settings.history.seed_file), ranking, embedder)
@@ -65,27 +69,37 @@ async def running(options: Options, embedder: "Embedder") -> AsyncIterator[Sidec
     telemetry.registry.register(GateCollector(gate, telemetry))
     telemetry.registry.register(CalibrationCollector(ranking.scoreboard))
     monitor = EngineMonitor(options.upstream, gate, settings.engine.metrics_interval_seconds, options.api_key)
-    admin = Admin(settings, gate, monitor, telemetry, records)
+    admin = Admin(live, gate, monitor, telemetry, records)
     prompts = PromptEmbedder(embedder, settings.embedding.deadline_seconds, telemetry.troubled)
     admission = Admission(gate, prompts, telemetry, records, clock=clock)
-    desk = OrderDesk(
-        settings.scheduling.classes,
-        admission.estimate,
-        ask_for_usage=settings.engine.ask_for_usage,
-        unknown_class=telemetry.unknown_classes.inc,
-    )
+    desk = OrderDesk(live, admission.estimate, unknown_class=telemetry.unknown_classes.inc)
+    _keep_up(live, gate, monitor, prompts, telemetry)
     async with Upstream(options.upstream) as upstream:
-        scheduler = Scheduler(
-            admission, upstream, desk, max_body_bytes=settings.server.max_body_bytes, api_key=options.api_key
-        )
+        scheduler = Scheduler(admission, upstream, desk, live, api_key=options.api_key)
         proxy = Proxy(upstream, scheduler, admin.handlers(), api_key=options.api_key, rejected=telemetry.rejected_for)
-        watching = asyncio.create_task(monitor.run())
+        watching = [asyncio.create_task(task) for task in (monitor.run(), live.watch(options.settings_poll_s))]
         try:
             async with _listening(proxy, options.host, options.port, telemetry.rejected_for) as address:
-                yield Sidecar(proxy, gate, admin, monitor, address)
+                yield Sidecar(proxy, gate, admin, monitor, live, address)
         finally:
-            watching.cancel()
+            for task in watching:
+                task.cancel()
             prompts.close()
+
+
+def _keep_up(
+    live: LiveSettings, gate: Gate, monitor: EngineMonitor, prompts: PromptEmbedder, telemetry: Telemetry
+) -> None:
+    """Who takes changed settings over. All else looks at `live.now` when it decides."""
+
+    def intervals(now: Effective) -> None:
+        monitor.interval_s = now.settings.engine.metrics_interval_seconds
+        prompts.deadline_s = now.settings.embedding.deadline_seconds
+
+    live.also(lambda now: gate.apply(now.settings))
+    live.also(intervals)
+    live.observe(lambda reload: telemetry.reloaded(live.now, reload))
+    telemetry.configured(live.now, live.last)
 
 
 @asynccontextmanager
@@ -122,7 +136,7 @@ async def serve(options: Options, embedder: "Embedder") -> None:
         host, port = sidecar.address
         _say_ready(host, port, options.upstream)
         await signals.get()
-        await drain(sidecar, options.settings.server.drain_seconds, signals.get())
+        await drain(sidecar, sidecar.live.now.settings.server.drain_seconds, signals.get())
     _log.info("ended")
 
 

@@ -9,15 +9,17 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from sagesched.scoreboard import Turn
-from sagesched.settings import Settings, digest
 from sagesched.ticket import Ticket
 from sagesched_sidecar.gate import Gate
+from sagesched_sidecar.live import Effective, Reload
 from sagesched_sidecar.logs import LOGGED_MODEL_CHARACTERS
 from sagesched_sidecar.records import Ended
 
 OTHER = "other"
 DEFAULT_CLASS = "default"
 MAX_REASONS = 32
+MAX_CLASSES = 64
+"""Values of a label `class` in the life of a process: settings list 16 at a time."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,14 +47,15 @@ class Bounded:
 class Telemetry:
     """Everything the sidecar counts; it is the gate's observer too."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._reason = Bounded()
-        self.classes = (DEFAULT_CLASS, *(c.name for c in settings.scheduling.classes if c.name != DEFAULT_CLASS))
-        """Every value of a label `class`: no more come."""
+        self.class_label = Bounded(MAX_CLASSES)
+        self.classes: tuple[str, ...] = (DEFAULT_CLASS,)
+        """The classes that requests can have now."""
         self._make_scheduling()
         self._make_proxy()
-        self._gauge("config_info", "Digest of the settings in use", "hash").labels(digest(settings)).set(1)
+        self._make_config()
         self._gauge("build_info", "Version of the sidecar", "version").labels(version("sagesched")).set(1)
 
     def _make_scheduling(self) -> None:
@@ -81,6 +84,21 @@ class Telemetry:
         )
         self.unknown_classes = self._counter("unknown_class_total", "Requests that named a class that is not listed")
 
+    def _make_config(self) -> None:
+        self.config = self._gauge(
+            "config_info", "Digest of the settings in use, and whose they are", "hash", "revision"
+        )
+        self.reloads = self._counter(
+            "config_reload_total", "Changes of the settings file, by what came of them", "result"
+        )
+        self.reloaded_at = self._gauge(
+            "config_last_reload_success_timestamp_seconds", "When settings were last taken over"
+        )
+        self.reloaded_well = self._gauge(
+            "config_last_reload_successful", "Whether the file as it is now was taken over"
+        )
+        self.pending = self._gauge("config_pending_fields", "Fields of the file that wait for a restart")
+
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"sagesched_{name}", text, labels, registry=self.registry)
 
@@ -90,9 +108,24 @@ class Telemetry:
     def _histogram(self, name: str, text: str, buckets: Iterable[float], *labels: str) -> Histogram:
         return Histogram(f"sagesched_{name}", text, labels, buckets=tuple(buckets), registry=self.registry)
 
+    def configured(self, now: Effective, last: Reload) -> None:
+        """These settings are in use; their digest is the only one shown."""
+        listed = now.settings.scheduling.classes
+        self.classes = (DEFAULT_CLASS, *(one.name for one in listed if one.name != DEFAULT_CLASS))
+        self.config.clear()
+        self.config.labels(now.digest, now.revision).set(1)
+        self.pending.set(len(now.pending))
+        self.reloaded_at.set(last.success_at_s)
+        self.reloaded_well.set(last.problem is None)
+
+    def reloaded(self, now: Effective, reload: Reload) -> None:
+        """The settings file has changed; `now` is in use since, or still."""
+        self.reloads.labels(reload.result).inc()
+        self.configured(now, reload)
+
     def waited(self, ticket: Ticket, outcome: str, seconds: float) -> None:
         """See gate.Observer."""
-        self.queue_wait.labels(ticket.request.class_name, self._reason(outcome)).observe(seconds)
+        self.queue_wait.labels(self.class_label(ticket.request.class_name), self._reason(outcome)).observe(seconds)
         if outcome == "granted":
             self.dispatched.labels("turn").inc()
 
@@ -154,7 +187,7 @@ class GateCollector(Collector):
 
     def __init__(self, gate: Gate, telemetry: Telemetry) -> None:
         self._gate = gate
-        self._classes = telemetry.classes
+        self._telemetry = telemetry
 
     def describe(self) -> Iterable[Metric]:
         """Nothing in advance."""
@@ -164,7 +197,7 @@ class GateCollector(Collector):
         """Queue and capacity now."""
         now = self._gate.snapshot()
         depth = GaugeMetricFamily("sagesched_queue_depth", "Requests that wait", labels=("class",))
-        for name in self._classes:
+        for name in self._telemetry.classes:
             depth.add_metric((name,), now.waiting_by_class.get(name, 0))
         yield depth
         yield GaugeMetricFamily("sagesched_queue_age_max_seconds", "Age of the oldest request that waits", now.oldest_s)

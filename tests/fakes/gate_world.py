@@ -9,7 +9,7 @@ import pytest
 from sagesched.gittins import Stopping
 from sagesched.ranking import Ranking
 from sagesched.request import Features, Outcome, Request
-from sagesched.settings import decode
+from sagesched.settings import Settings, decode
 from sagesched.ticket import Ticket
 from sagesched_sidecar.gate import Gate, Place, Refused
 
@@ -53,14 +53,19 @@ class World:
     """A gate, its clock, and its clients. A length is told by `max_tokens`, all of it being predicted."""
 
     def __init__(self, policy: str = "fcfs", **sections: dict[str, Any]) -> None:
-        sections["engine"] = {"slots": 1, "kvReserve": 0, **sections.get("engine", {})}
-        sections["scheduling"] = {"policy": policy, **sections.get("scheduling", {})}
-        sections.setdefault("server", {"maxBodyBytes": 1024})
-        self.settings = decode(sections)
+        self._policy = policy
+        self.settings = self.changed(**sections)
         self.clock, self.counts = Clock(), Counts()
         ranking = Ranking(self.settings, stopping=Stopping.NEVER, dimensions=DIMENSIONS)
         self.gate = Gate(ranking, self.settings.queue, self.settings.engine, clock=self.clock, observer=self.counts)
         self.tasks: dict[str, asyncio.Task[Place]] = {}
+
+    def changed(self, **sections: dict[str, Any]) -> Settings:
+        """Settings for this world: one slot and no reserve where the sections say nothing else."""
+        sections["engine"] = {"slots": 1, "kvReserve": 0, **sections.get("engine", {})}
+        sections["scheduling"] = {"policy": self._policy, **sections.get("scheduling", {})}
+        sections.setdefault("server", {"maxBodyBytes": 1024})
+        return decode(sections)
 
     async def enter(
         self, which: str, *, tokens: int = 4, prompt: int = 0, priority: int = 0, bytes_: int = 10

@@ -119,6 +119,7 @@ async def start() -> AsyncIterator[Callable[..., Any]]:
                 log_level="debug",
                 settings=decode(settings or {}),
                 api_key=options.get("api_key"),
+                **{name: value for name, value in options.items() if name not in ("upstream", "api_key")},
             )
             sidecar = await stack.enter_async_context(running(chosen, embedder or LetterEmbedder()))
             return engine, sidecar

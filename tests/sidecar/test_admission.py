@@ -50,7 +50,7 @@ class Hall:
 
     def __init__(self, journal=None, **sections):
         self.world = World("sjf", **sections)
-        self.telemetry, self.records = Telemetry(self.world.settings), Records()
+        self.telemetry, self.records = Telemetry(), Records()
         prompts = PromptEmbedder(AxisEmbedder(), 1.0, self.telemetry.troubled)
         self.admission = Admission(
             self.world.gate, prompts, self.telemetry, self.records, clock=self.world.clock, journal=journal

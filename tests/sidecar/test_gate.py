@@ -1,5 +1,7 @@
 """The gate: who starts when, and what is refused."""
 
+import asyncio
+
 import numpy as np
 import pytest
 from gate_world import DONE, World, serve_all
@@ -210,3 +212,63 @@ async def test_the_snapshot_tells_age_and_predicted_tokens() -> None:
     now = world.gate.snapshot()
     assert (now.waiting, now.waiting_bytes, now.running, now.oldest_s) == (1, 77, 1, 12.0)
     assert now.predicted_waiting_tokens == 36
+
+
+async def test_more_slots_start_what_waits_at_once_and_fewer_let_it_run_on():
+    world = World(engine={"slots": 1})
+    for which in "abcd":
+        await world.enter(which)
+    changed = world.changed(engine={"slots": 3, "kvReserve": 0})
+    world.gate.apply(changed)
+    assert world.granted() == ["a", "b", "c"]
+    world.gate.apply(world.changed(engine={"slots": 1, "kvReserve": 0}))
+    world.tasks["a"].result().finish(DONE)
+    assert world.granted() == ["a", "b", "c"]
+    assert await serve_all(world) == ["a", "b", "c", "d"]
+    world.assert_empty()
+
+
+async def test_slots_that_were_learnt_count_again_when_the_settings_name_none():
+    world = World(engine={"slots": 1})
+    world.gate.set_capacity(5, 700)
+    assert (world.gate.snapshot().slots, world.gate.snapshot().kv_tokens) == (1, 700)
+    world.gate.apply(world.changed(engine={"slots": None, "kvTokens": 300}))
+    assert (world.gate.snapshot().slots, world.gate.snapshot().kv_tokens) == (5, 300)
+
+
+async def test_a_smaller_queue_keeps_what_waits_and_a_smaller_age_does_not():
+    world = World(engine={"slots": 1})
+    for which in "abc":
+        await world.enter(which)
+    world.gate.apply(world.changed(queue={"maxRequests": 1}))
+    await world.enter("d")
+    assert (await world.refused("d")).reason == "queue-full"
+    assert world.gate.snapshot().waiting == 2
+    world.clock.now_s += 50
+    world.gate.apply(world.changed(queue={"maxAgeSeconds": 20}, scheduling={"maxWaitSeconds": 10}))
+    assert (await world.refused("b")).reason == "queue-age"
+    assert (await world.refused("c")).reason == "queue-age"
+
+
+async def test_another_policy_ranks_what_waits_anew():
+    world = World("fcfs", engine={"slots": 1})
+    await world.enter("runs")
+    for which, tokens in (("long", 900), ("short", 5), ("middle", 90)):
+        await world.enter(which, tokens=tokens)
+    world.gate.apply(world.changed(scheduling={"policy": "sjf"}))
+    assert await serve_all(world) == ["runs", "short", "middle", "long"]
+
+
+async def test_what_is_due_is_predicted_while_others_go_on():
+    world = World("sjf", engine={"slots": 1})
+    for k in range(20):
+        await world.enter(f"r{k}", tokens=5 + k)
+    world.gate.apply(world.changed(scheduling={"policy": "sjf", "neighbours": 3}))
+    assert world.gate.ranking.due_count == 20
+    world.tasks["r0"].result().finish(DONE)
+    world.tasks["r7"].cancel()
+    async with asyncio.timeout(5):
+        while world.gate.ranking.due_count:
+            await asyncio.sleep(0)
+    assert await serve_all(world) == [f"r{k}" for k in range(20) if k != 7]
+    world.assert_empty()
