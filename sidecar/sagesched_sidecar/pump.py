@@ -35,6 +35,7 @@ class Pump:
         self._writer = writer
         self._client = client
         self._over: asyncio.Future[None] | None = None
+        self._moving = False
 
     async def run(self) -> None:
         """Until there is something that only a task can wait for or tell; then what came is still to be read.
@@ -44,8 +45,9 @@ class Pump:
         if self._connection is None or not self._can_move():
             return
         self._over = asyncio.get_running_loop().create_future()
-        self._connection.pump = self._step
+        self._connection.pump = self._move
         try:
+            self._move()
             await self._over
         finally:
             self._connection.pump = None
@@ -54,20 +56,27 @@ class Pump:
         content = self._content
         return not content.is_eof() and content.exception() is None and not self._client.writing_paused
 
-    def _step(self) -> None:
-        """The engine's connection has read something, or has ended."""
+    def _move(self) -> None:
+        """The engine's connection has read something, or has ended.
+
+        Taking bytes may make a connection that was held back read on, and so call this again before they are written.
+        """
         over = self._over
-        if over is None or over.done():
+        if self._moving or over is None or over.done():
             return
-        if not self._can_move():
-            over.set_result(None)
-            return
+        self._moving = True
         try:
-            chunk = self._content.read_nowait()
-            if chunk and (out := self._passage.feed(chunk)):
-                _write(self._writer, out)
+            while self._can_move():
+                chunk = self._content.read_nowait()
+                if not chunk:
+                    return
+                if out := self._passage.feed(chunk):
+                    _write(self._writer, out)
+            over.set_result(None)
         except Exception as error:
             over.set_exception(error)
+        finally:
+            self._moving = False
 
 
 def _write(writer: StreamWriter, data: bytes) -> None:
