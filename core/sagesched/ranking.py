@@ -213,6 +213,10 @@ class Ranking:
         waits = ticket.phase is Phase.WAITING
         return explain(ticket, self._settings.scheduling.policy, self._waiting.ahead(ticket.rank) if waits else None)
 
+    def waiting(self) -> list[Ticket]:
+        """Every request that waits, smallest rank first."""
+        return [self._tickets[rank.id] for rank in self._waiting.ranks()]
+
     def tickets(self) -> list[Ticket]:
         """Every request held, in order of admission."""
         return list(self._tickets.values())

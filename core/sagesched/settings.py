@@ -118,7 +118,7 @@ class Server(Section, frozen=True):
     drain_seconds: Seconds = 30.0
     """Time that SIGTERM leaves to what waits and runs."""
     explain_to_all: bool = False
-    """Whether /sagesched/status and /sagesched/explain answer clients that are not on the loopback interface."""
+    """Whether /sagesched/status, queue and explain answer clients that are not on the loopback interface."""
 
 
 class Settings(Section, frozen=True):

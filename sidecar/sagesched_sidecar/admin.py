@@ -15,6 +15,7 @@ from sagesched.scoreboard import Calibration
 from sagesched_sidecar.gate import Gate
 from sagesched_sidecar.live import LiveSettings
 from sagesched_sidecar.monitor import EngineMonitor
+from sagesched_sidecar.queue_view import queue_document, rows_asked
 from sagesched_sidecar.records import Record, Records
 from sagesched_sidecar.telemetry import Telemetry
 
@@ -43,6 +44,7 @@ class Admin:
             "/metrics": self._metrics,
             "/sagesched/status": self._guarded(self._status),
             "/sagesched/settings": self._guarded(self._whole_settings),
+            "/sagesched/queue": self._guarded(self._queue),
             EXPLAIN: self._guarded(self._explain),
         }
 
@@ -87,6 +89,14 @@ class Admin:
 
     async def _whole_settings(self, _: web.BaseRequest) -> web.Response:
         return _json(self._settings() | {"settings": self._live.now.settings})
+
+    async def _queue(self, request: web.BaseRequest) -> web.Response:
+        try:
+            rows = rows_asked(request)
+        except ValueError as error:
+            return _json({"error": str(error)}, 400)
+        max_wait_s = self._live.now.settings.scheduling.max_wait_seconds
+        return _json(queue_document(self._gate.ranking, self._gate.now_s, max_wait_s, rows))
 
     async def _explain(self, request: web.BaseRequest) -> web.Response:
         request_id = request.path.removeprefix(EXPLAIN)

@@ -269,6 +269,11 @@ class Gate:
             if place.id not in self._running:
                 self._refuse(place, Refused(reason, 503, retry_after_s))
 
+    @property
+    def now_s(self) -> float:
+        """Now, in the seconds in which arrivals are told."""
+        return self._clock()
+
     def snapshot(self) -> Snapshot:
         """Queue and capacity now."""
         waiting = [place for place in self._places.values() if place.id not in self._running]

@@ -71,7 +71,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
     """The options. Ends the process with 64 and the field's path on stderr when something is wrong."""
-    parser = _parser()
+    parser = command_line()
     given = parser.parse_args(arguments)
     try:
         source = _source(given)
@@ -92,7 +92,8 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         parser.exit(EXIT_USAGE, f"{parser.prog}: {error}\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The parser of the sidecar's flags."""
     parser = _Parser(
         prog="sagesched_sidecar",
         description="A scheduling proxy in front of one OpenAI-compatible engine.",

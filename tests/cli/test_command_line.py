@@ -1,49 +1,76 @@
 """`sagesched`: what it takes, what it refuses, and how it ends."""
 
 import io
+import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from sagesched_cli.__main__ import COMMANDS, main
+from sagesched_cli import exits
+from sagesched_cli.__main__ import main
+from sagesched_cli.command_line import COMMANDS, FORWARDED
 from sagesched_cli.demo.options import parse
 from sagesched_cli.demo.progress import Progress
 
 
-def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
+def ended_with(arguments: list[str]) -> int:
+    """The exit code of a command line, whichever way it ends."""
+    try:
+        return main(arguments)
+    except SystemExit as ended:
+        return int(ended.code or 0)
+
+
+def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended_with(["--help"]) == 0
     printed = capsys.readouterr().out
-    assert all(command in printed for command in COMMANDS)
+    assert all(f"\n    {command}" in printed for command in (*COMMANDS, *FORWARDED))
+    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    assert {int(code) for code in re.findall(r"^  (\d+) ", printed, re.M)} == codes
 
 
-@pytest.mark.parametrize("arguments", [[], ["bake"], ["--nonsense"]])
+@pytest.mark.parametrize("arguments", [[], ["bake"], ["--nonsense"], ["explain"], ["queue", "--rows", "0"]])
 def test_a_wrong_command_ends_with_64(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 64
+    assert ended_with(arguments) == 64
     assert "usage: sagesched" in capsys.readouterr().err
 
 
 def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
+    assert ended_with(["--version"]) == 0
     assert capsys.readouterr().out.startswith("sagesched ")
 
 
-@pytest.mark.parametrize("command", ["demo", "sidecar", "engine"])
+@pytest.mark.parametrize("command", [*FORWARDED, *COMMANDS])
 def test_every_command_has_help(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["sagesched"])
-    with pytest.raises(SystemExit) as ended:
-        main([command, "--help"])
-    assert ended.value.code == 0
+    assert ended_with([command, "--help"]) == 0
     assert "usage:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])
+def test_help_loads_no_other_room(command: tuple[str, ...]) -> None:
+    code = f"""
+import sys
+from sagesched_cli.__main__ import main
+try:
+    main([*{command!r}, "--help"])
+except SystemExit:
+    others = {{"aiohttp", "numpy", "rich", "openai", "sagesched", "sagesched_sidecar", "sagesched_sim"}}
+    print(sorted(others & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_a_missing_extra_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(_: object) -> int:
         raise ModuleNotFoundError("No module named 'openai'", name="openai")
 
-    monkeypatch.setitem(COMMANDS, "demo", missing)
+    monkeypatch.setitem(FORWARDED, "demo", FORWARDED["demo"]._replace(main=missing))
     assert main(["demo"]) == 69
     assert "sagesched[cli]" in capsys.readouterr().err
 

@@ -50,6 +50,12 @@ async def test_a_waiting_a_running_and_a_finished_request_are_explained(start, c
     assert document(await client.ask(sidecar, "GET", "/sagesched/explain/one"))["phase"] == "running"
     waiting = document(await client.ask(sidecar, "GET", "/sagesched/explain/two"))
     assert (waiting["phase"], waiting["ahead"]) == ("waiting", 0)
+    queue = await client.ask(sidecar, "GET", "/sagesched/queue")
+    (row,) = document(queue)["rows"]
+    assert (row["position"], row["request_id"], row["class"], row["model"]) == (1, "two", "default", "m")
+    assert row["age_s"] > 0
+    assert not row["starving"]
+    assert SECRET.encode() not in queue.body
     go.set()
     await asyncio.gather(first, second)
     reply = await client.ask(sidecar, "GET", "/sagesched/explain/two")
@@ -117,11 +123,33 @@ async def test_a_fallback_is_told_once_in_the_log_and_lasts_in_metrics_and_statu
 async def test_explanations_are_for_loopback_clients(start, client, fakes, monkeypatch):
     _, sidecar = await start(lambda seen: fakes.Script([OK]))
     monkeypatch.setattr("sagesched_sidecar.admin._is_loopback", lambda request: False)
-    for path in ("/sagesched/status", "/sagesched/explain/x"):
+    for path in ("/sagesched/status", "/sagesched/queue", "/sagesched/explain/x"):
         assert (await client.ask(sidecar, "GET", path)).status == 403
     assert (await client.ask(sidecar, "GET", "/healthz")).status == 200
     _, opened = await start(lambda seen: fakes.Script([OK]), {"server": {"explainToAll": True}})
     assert (await client.ask(opened, "GET", "/sagesched/status")).status == 200
+
+
+async def test_the_queue_is_told_in_order_and_bounded(start, client, fakes):
+    go = asyncio.Event()
+    _, sidecar = await start(
+        lambda seen: fakes.Script([OK], gate=go), {"engine": {"slots": 1}, "scheduling": {"policy": "fcfs"}}
+    )
+    asks = []
+    for n in range(6):
+        asks.append(
+            asyncio.ensure_future(client.ask(sidecar, "POST", "/v1/chat/completions", CHAT, f"X-Request-Id: r{n}"))
+        )
+        async with asyncio.timeout(5):
+            while len(sidecar.gate.ranking.tickets()) <= n:
+                await asyncio.sleep(0.001)
+    told = document(await client.ask(sidecar, "GET", "/sagesched/queue?limit=3"))
+    assert told["waiting"] == 5
+    assert [(row["position"], row["request_id"]) for row in told["rows"]] == [(1, "r1"), (2, "r2"), (3, "r3")]
+    for wrong in ("0", "1001", "x", "", "9" * 5000):
+        assert (await client.ask(sidecar, "GET", f"/sagesched/queue?limit={wrong}")).status == 400
+    go.set()
+    await asyncio.gather(*asks)
 
 
 async def test_metrics_parse_and_count(start, client, fakes):

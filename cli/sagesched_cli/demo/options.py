@@ -66,7 +66,7 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse(arguments: Sequence[str]) -> DemoOptions:
     """Options from a command line. Raises ValueError naming the option; exits by itself on unknown ones and --help."""
-    given = {name: value for name, value in vars(_parser().parse_args(arguments)).items() if value is not None}
+    given = {name: value for name, value in vars(command_line().parse_args(arguments)).items() if value is not None}
     seed = given.pop("seed", None)
     if seed is not None:
         if "seeds" in given:
@@ -83,7 +83,8 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The parser of `sagesched demo`."""
     default = DemoOptions()
     out = argparse.ArgumentParser(
         prog="sagesched demo",

@@ -6,6 +6,7 @@ from typing import Any
 from sagesched_cli.demo.calibration import Calibration
 from sagesched_cli.demo.report import Report
 from sagesched_cli.demo.statistics import Ratio
+from sagesched_cli.reasons import why
 
 ROWS: tuple[tuple[str, str, str], ...] = tuple(
     (f"{name} {figure.upper() if figure[0] == 'p' else figure}", times, figure)
@@ -13,7 +14,6 @@ ROWS: tuple[tuple[str, str, str], ...] = tuple(
     for figure in ("mean", "p50", "p95", "p99", "max")
 )
 """Title, group and figure of each row."""
-_NEIGHBOURS_SHOWN = 5
 LATE_LIMIT_S = 0.1
 """Wall seconds by which one request in a hundred may be late before the machine is called too busy."""
 
@@ -85,21 +85,8 @@ def _predictions(found: Calibration, history: int) -> Iterable[str]:
 def _explained(found: Mapping[str, Any]) -> Iterable[str]:
     yield f"one request explained ({found['request_id']}, {found['phase']} when asked):"
     yield f"  prompt       {' '.join(found['prompt'].split())}"
-    near = found["neighbours"][:_NEIGHBOURS_SHOWN]
-    yield f"  neighbours   {len(found['neighbours'])}; the nearest: " + ", ".join(
-        f"{tokens} tokens at {similarity:.2f}" for similarity, tokens in near
-    )
-    yield "  evidence     " + ", ".join(f"{name} {100 * share:.0f} %" for name, share, _ in found["levels"])
-    yield "  distribution " + ", ".join(f"{name} {tokens:.0f}" for name, tokens in found["quantiles"].items())
-    yield f"  mean         {found['mean_tokens']:.0f} tokens; cost {found['mean_cost']:.3g}; index {found['index']:.3g}"
-    ahead = "it no longer waited" if found["ahead"] is None else f"{found['ahead']} waiting requests went before it"
-    yield f"  rank         key {_key(found['rank']):.4g} under {found['policy']}: {ahead}"
+    yield from (f"  {label:<12} {text}" for label, text in why(found))
     yield (
         f"  truth        {found['true_output_tokens']} tokens; first after {found['ttft_s']:.1f} s, "
         f"last after {found['ttlt_s']:.1f} s"
     )
-
-
-def _key(rank: Any) -> float:
-    """The key of a rank (priority, key, arrival, id), which JSON holds as a list or as an object."""
-    return float(rank["key"] if isinstance(rank, Mapping) else rank[1])
