@@ -40,7 +40,7 @@ format: .venv/dev.stamp ## what ruff can put right by itself
 bench: .venv/dev.stamp ## prediction, proxy, streaming and queue against their limits; writes build/bench.json
 	@$(BIN)/python -m bench $(ARGS)
 
-test-soak: .venv/dev.stamp ## 10,000 requests under faults, bounded in time
+test-soak: .venv/dev.stamp ## 10,000 requests under faults, 1,000 swaps of settings, a million broken streams; bounded in time
 	@$(BIN)/python -m pytest tests/soak -m soak -s $(ARGS)
 
 lock: ## the lock files anew from pyproject.toml (needs uv on PATH)

@@ -1,5 +1,6 @@
 """What changes in a running host, what waits for a restart, what has no effect, and who runs which revision."""
 
+import copy
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from sagesched.idle import RULES, idle_fields
 from sagesched.live import LIVE, RESTART, differences, is_declared, merged
+from sagesched.problems import problems_of
 from sagesched.revisions import decode_revisions
 from sagesched.settings import Settings, SettingsError, decode, dump
 
@@ -155,3 +157,44 @@ def test_a_revision_that_is_wrong_is_refused_whoever_runs_it(document: Any, path
 def test_a_revision_s_settings_are_whole() -> None:
     both = decode_revisions({"stable": {"queue": {"maxRequests": 5}}, "candidate": {"pods": ["a"]}})
     assert dump(both.of("a").settings) == dump(Settings())
+
+
+WRONG = {
+    "scheduling.policy": "lifo",
+    "scheduling.boost": -1,
+    "scheduling.classes": [{"name": "a"}, {"name": "B"}],
+    "scheduling.unknown": 1,
+    "queue.maxRequests": 0,
+    "engine.slots": "many",
+    "engine.kvReserve": 1,
+    "nothing.like": {},
+}
+
+
+@LAW
+@given(st.sets(st.sampled_from(sorted(WRONG))), parts, st.sampled_from(["", "stable.", "candidate.settings."]))
+def test_every_wrong_field_is_found(wrong: set[str], part: dict[str, Any], at: str) -> None:
+    document = msgspec.to_builtins(made(part))
+    for path in wrong:
+        section, field = path.split(".")
+        document.setdefault(section, {})[field] = WRONG[path]
+    held = {"": document, "stable.": {"stable": document}, "candidate.settings.": {"candidate": {"settings": document}}}
+    before = copy.deepcopy(held[at])
+    found = problems_of(held[at])
+    paths = {one.partition(": ")[0].partition("[")[0] for one in found}
+    assert paths == {at + (path if not path.startswith("nothing") else "nothing") for path in wrong}
+    assert len(found) == len(wrong)
+    assert held[at] == before, "the document is left as it is"
+
+
+@pytest.mark.parametrize(
+    ("document", "count"),
+    [([], 1), ("x", 1), (None, 0), ({"stable": 3}, 1), ({"queue": None, "engine": None}, 2)],
+)
+def test_a_file_that_is_no_object_is_one_problem(document: Any, count: int) -> None:
+    assert len(problems_of(document)) == count
+
+
+def test_what_is_missing_is_the_last_problem_told() -> None:
+    found = problems_of({"embedding": {"kind": "sentence-transformers"}, "queue": {"maxRequests": 0}})
+    assert [one.partition(": ")[0] for one in found] == ["queue.maxRequests", "embedding.model"]

@@ -174,13 +174,13 @@ class Stage:
         self.engine = Child([], folder)
         self.sidecar = Child([], folder)
         self.last_good = Settings()
-        self._good_digests: set[str] = set()
+        self.good_digests: set[str] = set()
         self.ordered = 0
         """Looks at the queue that found it in the order of the settings of that moment."""
 
     def _good(self) -> dict[str, Any]:
         document = good(self.rng)
-        self._good_digests.add(digest(decode(document)))
+        self.good_digests.add(digest(decode(document)))
         return document
 
     async def begin(self) -> None:
@@ -264,10 +264,10 @@ class Stage:
         await self.engine.stop()
         return status
 
-    def half_ones_used(self) -> list[str]:
-        """Digests of settings that were used and that nobody wrote."""
+    def digests_used(self) -> set[str]:
+        """Of all settings that the sidecar has said to use."""
         lines = (json.loads(line) for line in self.sidecar.log.read_text(errors="replace").splitlines())
-        return [line["digest"] for line in lines if "digest" in line and line["digest"] not in self._good_digests]
+        return {line["digest"] for line in lines if "digest" in line}
 
     def wrong_in_log(self) -> list[str]:
         lines = self.sidecar.log.read_text(errors="replace").splitlines()

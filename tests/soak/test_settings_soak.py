@@ -63,10 +63,11 @@ async def test_a_thousand_swaps_under_load_lose_no_request_and_no_settings(tmp_p
     assert now["digest"] in infos[0]
     rounds = SWAPS // (BLIND_IN_A_ROUND + 2)
     assert reloads["applied"] >= rounds
-    assert reloads["refused"] + reloads["unreadable"] >= rounds
+    assert reloads.get("refused", 0) + reloads.get("unreadable", 0) >= rounds
     assert set(reloads) <= {"applied", "unchanged", "refused", "unreadable"}
     assert stage.ordered > rounds / 4
-    assert stage.half_ones_used() == []
+    assert len(stage.digests_used()) > rounds
+    assert stage.digests_used() <= stage.good_digests, "settings were used that nobody wrote"
     assert stage.wrong_in_log() == []
     assert status == 0
 
