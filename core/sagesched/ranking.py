@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from sagesched.beside import Beside
 from sagesched.calibration import ServiceUnit, Unit
 from sagesched.explanation import Explanation, explain
 from sagesched.gittins import Stopping
@@ -39,8 +40,14 @@ class Ranking:
         self._tickets: dict[str, Ticket] = {}
         self._due: dict[str, None] = {}
         self._waiting = WaitingOrder(settings.scheduling.max_wait_seconds)
+        self.beside = Beside(settings.scheduling)
         self.learnt: Callable[[Request, Vector, Outcome], None] = lambda request, embedding, outcome: None
         """Called with each record that this host's own requests teach."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of now."""
+        return self._settings
 
     @property
     def unit(self) -> Unit:
@@ -72,6 +79,7 @@ class Ranking:
         ticket = Ticket(request, usable, prediction, belief, score, self._rank(request, score), trouble=trouble)
         self._tickets[request.id] = ticket
         self._waiting.push(ticket.rank)
+        self.beside.wait(ticket, self._unit)
         self._note_waiting(now_s)
         return ticket
 
@@ -94,6 +102,8 @@ class Ranking:
         before, after = self._settings.scheduling, settings.scheduling
         self._settings, self._policy = settings, policy_of(after)
         self._waiting.max_wait_s = after.max_wait_seconds
+        if after != before:
+            self.beside = Beside(after)
         if self.predictor.apply(after, settings.history.window_rows):
             self._due = dict.fromkeys(self._tickets)
         if after.alpha != before.alpha:
@@ -144,6 +154,7 @@ class Ranking:
         """It runs from now on."""
         ticket = self._tickets[request_id]
         self._waiting.remove(request_id)
+        self.beside.start(ticket, now_s)
         ticket.phase, ticket.started_s = Phase.RUNNING, now_s
         self._note_waiting(now_s)
         return ticket
@@ -243,10 +254,12 @@ class Ranking:
         ticket.rank = self._rank(ticket.request, ticket.score)
         if ticket.phase is Phase.WAITING:
             self._waiting.push(ticket.rank)
+            self.beside.wait(ticket, self._unit)
 
     def _remove(self, ticket: Ticket, now_s: float) -> None:
         if ticket.phase is Phase.WAITING:
             self._waiting.remove(ticket.request.id)
+            self.beside.leave(ticket)
         del self._tickets[ticket.request.id]
         self._note_waiting(now_s)
         self._recalibrate()
@@ -260,7 +273,7 @@ class Ranking:
         Not before a quarter as many completions as there are requests, which keeps the cost per completion constant.
         """
         self._since_ranked += 1
-        if not self._policy.timed or self._since_ranked < len(self._tickets) / 4:
+        if not (self._policy.timed or self.beside.timed) or self._since_ranked < len(self._tickets) / 4:
             return
         unit = self._service.unit()
         if unit.is_near(self._unit, RECALIBRATE):
@@ -271,6 +284,8 @@ class Ranking:
         self._unit, self._since_ranked = unit, 0
         for ticket in self._tickets.values():
             ticket.rank = self._rank(ticket.request, ticket.score)
+            if ticket.phase is Phase.WAITING:
+                self.beside.wait(ticket, unit)
         self._waiting.push_all(t.rank for t in self._tickets.values() if t.phase is Phase.WAITING)
 
 

@@ -35,6 +35,15 @@ DEFAULT_CLASS = PriorityClass(name="default")
 """Of a request that names no listed class, where no class is called default."""
 
 
+class ShadowCandidate(Section, frozen=True):
+    """Another policy, ranked beside the live one on the same traffic; it decides nothing, and both are reported."""
+
+    policy: PolicyName
+    """Its order."""
+    boost: Annotated[float, Meta(ge=0, le=10)] | None = None
+    """Its boost; the live one's when absent."""
+
+
 class Scheduling(Section, frozen=True):
     """How requests are predicted and ordered."""
 
@@ -54,6 +63,8 @@ class Scheduling(Section, frozen=True):
     """The starvation bound: a request that has waited longer goes next."""
     classes: Annotated[tuple[PriorityClass, ...], Meta(max_length=16)] = ()
     """Classes that clients may name; a request that names none has priority 0 and weight 1."""
+    shadow: ShadowCandidate | None = None
+    """Another policy to compare with this one, on the same traffic (docs/settings-live.md)."""
 
 
 class History(Section, frozen=True):

@@ -31,6 +31,8 @@ class Ticket:
     started_s: float | None = None
     ran_s: float = 0.0
     """Seconds that it ran before it was last preempted."""
+    beside: Rank | None = None
+    """The shadow candidate's rank of it, as it was when it last waited."""
     trouble: str | None = None
     """Why the prediction is the bare prior: the error's type, where the predictor failed."""
 

@@ -68,6 +68,7 @@ class Admin:
                 "settings": self._settings(),
                 "policy": self._live.now.settings.scheduling.policy,
                 "draining": self.draining,
+                "shadow_candidate": self._gate.comparing.status(),
                 "engine": {"reachable": engine.reachable, **engine.state._asdict()},
                 "gate": dataclasses.asdict(self._gate.snapshot()),
                 "history_rows": len(self._gate.ranking.predictor.window),

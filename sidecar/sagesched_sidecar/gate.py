@@ -17,6 +17,7 @@ from sagesched.request import Outcome, Request
 from sagesched.scoreboard import Finished
 from sagesched.settings import Engine, Queue, Settings
 from sagesched.ticket import Ticket
+from sagesched_sidecar.comparing import Comparing
 
 UNKNOWN_SLOTS = 256
 """Requests sent at once while the engine's slots are neither given nor learnt: vLLM's default max_num_seqs."""
@@ -122,6 +123,7 @@ class Gate:
         self, ranking: Ranking, queue: Queue, engine: Engine, *, clock: Callable[[], float], observer: Observer
     ) -> None:
         self.ranking = ranking
+        self.comparing = Comparing(ranking)
         self._queue = queue
         self._engine = engine
         self._clock = clock
@@ -169,7 +171,9 @@ class Gate:
 
     def _admit(self, request: Request, embedding: Vector | None, body_bytes: int) -> Place:
         self._refuse_if_full(body_bytes)
-        ticket = self.ranking.admit(request, embedding, self._clock())
+        now_s = self._clock()
+        ticket = self.ranking.admit(request, embedding, now_s)
+        self.comparing.arrived(ticket, now_s, self._slots and self._slots + self._engine.extra_slots)
         self._tell_trouble(ticket)
         place = Place(self, ticket, body_bytes)
         self._places[place.id] = place
@@ -195,6 +199,7 @@ class Gate:
             if self.ranking.is_promoted(ticket, now_s):
                 self._observer.promoted()
             self.ranking.start(place.id, now_s)
+            self.comparing.started(ticket)
             self._running[place.id] = place
             self._stop_waiting(place, "granted")
             place.granted.set_result(None)
@@ -206,7 +211,9 @@ class Gate:
         self._forget(place)
         if place.ticket.embedding is None and not place.ticket.trouble:
             place.unlearnt = outcome
-        finished = self.ranking.finish(place.id, outcome, self._clock())
+        now_s = self._clock()
+        self.comparing.ended(place.ticket, now_s)
+        finished = self.ranking.finish(place.id, outcome, now_s)
         self.dispatch()
         return finished
 
@@ -225,6 +232,7 @@ class Gate:
         stays, also beyond a smaller queue; what is too old by a smaller age is refused."""
         self._queue, self._engine = settings.queue, settings.engine
         self.ranking.apply(settings)
+        self.comparing.apply(settings.scheduling)
         self._repredict()
         if self._timer is not None:
             self._timer.cancel()
@@ -342,6 +350,7 @@ class Gate:
         if place.id not in self._running:
             self._stop_waiting(place, outcome)
         self._forget(place)
+        self.comparing.ended(place.ticket, None)
         self.ranking.drop(place.id, self._clock(), generated_tokens=generated_tokens)
 
     def _refuse(self, place: Place, refusal: Refused) -> None:

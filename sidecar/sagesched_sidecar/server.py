@@ -18,6 +18,7 @@ from sagesched.ranking import Ranking
 from sagesched_sidecar.admin import Admin
 from sagesched_sidecar.admission import Admission
 from sagesched_sidecar.calibration import CalibrationCollector
+from sagesched_sidecar.comparing import ComparingCollector
 from sagesched_sidecar.errors import DRAINING
 from sagesched_sidecar.gate import Gate
 from sagesched_sidecar.http_server import HttpServer
@@ -67,6 +68,7 @@ async def running(options: Options, embedder: "Embedder") -> AsyncIterator[Sidec
         learn_from_file(Path(settings.history.seed_file), ranking, embedder)
     gate = Gate(ranking, settings.queue, settings.engine, clock=clock, observer=telemetry)
     telemetry.registry.register(GateCollector(gate, telemetry))
+    telemetry.registry.register(ComparingCollector(gate.comparing))
     telemetry.registry.register(CalibrationCollector(ranking.scoreboard))
     monitor = EngineMonitor(options.upstream, gate, settings.engine.metrics_interval_seconds, options.api_key)
     admin = Admin(live, gate, monitor, telemetry, records)

@@ -31,6 +31,9 @@ def asked(which: str = "r", arrival_s: float = 0.0, **fields: Any) -> Request:
     return Request(id=which, model="m", prompt_tokens=20, arrival_s=arrival_s, **fields)
 
 
+shadows = st.none() | st.fixed_dictionaries({"policy": st.sampled_from(sorted(POLICIES))})
+
+
 class AnyCalls(RuleBasedStateMachine):
     """Any sequence of calls, made to two rankings: their states agree with a plain model, and with each other."""
 
@@ -38,14 +41,11 @@ class AnyCalls(RuleBasedStateMachine):
         policy=st.sampled_from(sorted(POLICIES)),
         stopping=st.sampled_from(Stopping),
         boost=st.sampled_from([0, 0.02, 1]),
+        shadow=shadows,
     )
-    def begin(self, policy: str, stopping: Stopping, boost: float) -> None:
-        chosen = decode(
-            {
-                "scheduling": {"policy": policy, "boost": boost, "bucketTokens": 50, "maxWaitSeconds": MAX_WAIT_S},
-                "history": {"windowRows": 12},
-            }
-        )
+    def begin(self, policy: str, stopping: Stopping, boost: float, shadow: Any) -> None:
+        scheduling = {"policy": policy, "boost": boost, "bucketTokens": 50, "maxWaitSeconds": MAX_WAIT_S}
+        chosen = decode({"scheduling": scheduling | {"shadow": shadow}, "history": {"windowRows": 12}})
         self.ranking, self.twin = (Ranking(chosen, stopping=stopping, dimensions=DIMENSIONS) for _ in range(2))
         self.settings, self.policy, self.bucket, self.max_wait_s = chosen, policy, 50, MAX_WAIT_S
         self.now, self.made = 0.0, 0
@@ -66,12 +66,13 @@ class AnyCalls(RuleBasedStateMachine):
         threshold=st.sampled_from([0.5, 0.9]),
         alpha=st.sampled_from([0.0, 3.0]),
         rows=st.integers(3, 15),
+        shadow=shadows,
     )
     def other_settings(
-        self, policy: str, bucket: int, max_wait_s: float, threshold: float, alpha: float, rows: int
+        self, policy: str, bucket: int, max_wait_s: float, threshold: float, alpha: float, rows: int, shadow: Any
     ) -> None:
         scheduling = {"policy": policy, "bucketTokens": bucket, "maxWaitSeconds": max_wait_s, "alpha": alpha}
-        scheduling["similarityThreshold"] = threshold
+        scheduling |= {"similarityThreshold": threshold, "shadow": shadow}
         held = self.ranking.tickets()
         self.settings = decode({"scheduling": scheduling, "history": {"windowRows": rows}})
         self.both("apply", self.settings)
@@ -197,6 +198,20 @@ class AnyCalls(RuleBasedStateMachine):
         for ticket in self.ranking.tickets():
             key = self.ranking._policy.key(ticket.request, ticket.score, self.ranking._unit)
             assert ticket.rank == (ticket.request.priority, key, ticket.request.arrival_s, ticket.request.id)
+
+    @invariant()
+    def a_candidate_ranks_what_waits_and_decides_nothing(self) -> None:
+        beside = self.ranking.beside
+        assert beside.trouble is None
+        assert beside.active == (self.settings.scheduling.shadow is not None)
+        ranked = beside._order.ranks()
+        assert {rank.id for rank in ranked} == (set(self.waiting) if beside.active else set())
+        for rank in ranked:
+            ticket = self.ranking._tickets[rank.id]
+            assert rank is ticket.beside
+            if self.settings.scheduling.shadow and self.settings.scheduling.shadow.policy == self.policy:
+                assert rank == ticket.rank, "the same policy is the same order"
+        assert 0 <= beside.agreed <= beside.choices
 
     @invariant()
     def the_same_calls_give_the_same_order(self) -> None:
