@@ -5,14 +5,17 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 
-# Tiers of tests that exist, and the pytest marks that choose them; TIERS=all runs every one.
-ALL_TIERS := fast
+# Tiers of tests that exist, and how each is run; TIERS=all runs every one.
+ALL_TIERS := fast engine
 TIERS ?= fast
-MARKS_fast := not soak
+RUN_fast = $(BIN)/python -m pytest -n auto --maxprocesses=4 -q -m 'not soak and not engine' $(ARGS)
+# One process: engines are shared by the tests, and each takes a core.
+RUN_engine = $(BIN)/python scripts/engine_environment.py make && \
+  $(BIN)/python -m pytest tests/engine tests/contract -q -m engine --durations=5 $(ARGS)
 CHOSEN := $(if $(filter all,$(TIERS)),$(ALL_TIERS),$(TIERS))
 UNKNOWN := $(filter-out $(ALL_TIERS),$(CHOSEN))
 
-.PHONY: help demo test gen lint format bench test-soak lock clean
+.PHONY: help demo test test-engine gen lint format bench bench-engine test-soak lock clean
 
 help: ## what there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -22,7 +25,10 @@ demo: .venv/demo.stamp $(if $(filter sharegpt,$(DATA)),.venv/sharegpt.stamp) ## 
 
 test: .venv/dev.stamp ## unit, law, contract and end-to-end tests (TIERS=all for every tier)
 	@test -z '$(UNKNOWN)' || { echo "test: no tier '$(UNKNOWN)'; there are: $(ALL_TIERS) (or all)" >&2; exit 2; }
-	@$(foreach tier,$(CHOSEN),echo "tier $(tier)" && $(BIN)/python -m pytest -n auto --maxprocesses=4 -q -m '$(MARKS_$(tier))' $(ARGS);)
+	@$(foreach tier,$(CHOSEN),echo "tier $(tier)" && $(RUN_$(tier));)
+
+test-engine: ## the tests against a real vLLM on a CPU (its environment, 5 GB, is made once, outside this folder)
+	@$(MAKE) --no-print-directory test TIERS=engine
 
 gen: .venv/dev.stamp ## the generated copies of the settings schema
 	@$(BIN)/python scripts/generate.py
@@ -48,6 +54,8 @@ lock: ## the lock files anew from pyproject.toml (needs uv on PATH)
 	@for pair in cli:demo dev:dev sharegpt:sharegpt; do \
 	  uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 \
 	    --extra $${pair%%:*} pyproject.toml -o requirements/$${pair##*:}.txt; done
+	@uv pip compile -q --python-platform x86_64-manylinux_2_28 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+	  --python-version 3.11 --override requirements/engine.overrides requirements/engine.in -o requirements/engine.txt
 
 clean: ## everything that was made here
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

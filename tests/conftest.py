@@ -1,8 +1,10 @@
 """What a machine cannot run is named and counted in the summary, and is an error when CI=true."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
+import real_engine
 from hypothesis import settings
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
@@ -30,3 +32,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if IN_CI and exitstatus == pytest.ExitCode.OK and reporter is not None and _skipped(reporter):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="session")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[real_engine.Engines]:
+    """Real vLLM, started when a test asks for it, one process for each set of arguments."""
+    found = real_engine.find()
+    if isinstance(found, str):
+        pytest.skip(found)
+    running = real_engine.Engines(found, tmp_path_factory.mktemp("engines"))
+    yield running
+    running.stop()

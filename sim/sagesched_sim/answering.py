@@ -16,7 +16,7 @@ from sagesched_sim.lengths import TrueLengths
 from sagesched_sim.options import Options
 from sagesched_sim.pacing import PacedEngine
 from sagesched_sim.session import Session
-from sagesched_sim.surfaces.ask import Ask, BadRequest, Stamp, Surface, Text, Writer
+from sagesched_sim.surfaces.ask import Ask, BadRequest, Stamp, Surface, Text, Writer, openai_error
 
 _EVENT_STREAM = "text/event-stream; charset=utf-8"
 
@@ -46,7 +46,7 @@ class Answering:
         except BadRequest as error:
             return _refusal(surface, str(error), error.kind, error.status, error.param)
         except msgspec.DecodeError as error:
-            return _refusal(surface, f"1 validation error:\n  {error}", "Bad Request", 400, _param(str(error)))
+            return _invalid(error)
         if fault is not None and fault.kind == "error500":
             return _refusal(surface, "EngineCore encountered an issue.", "InternalServerError", 500, None)
         stamp = self._stamp(request, ask, wanted[0].max_tokens)
@@ -151,6 +151,12 @@ def _refusal(surface: Surface, message: str, kind: str, status: int, param: str 
     return web.Response(
         body=surface.error(message, kind, status, param), status=status, content_type="application/json"
     )
+
+
+def _invalid(error: msgspec.DecodeError) -> web.Response:
+    """A body that does not decode: every surface, also Anthropic's, answers in OpenAI's shape."""
+    said = openai_error(f"1 validation error:\n  {error}", "Bad Request", 400, _param(str(error)))
+    return web.Response(body=said, status=400, content_type="application/json")
 
 
 def _param(message: str) -> str | None:

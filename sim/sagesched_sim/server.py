@@ -92,7 +92,8 @@ class SimServer:
             self._stepping.cancel()
 
     def _application(self) -> web.Application:
-        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._authorised])
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_detailed, self._authorised])
+        app.on_response_prepare.append(_add_vary)
         for surface in _SURFACES:
             app.router.add_post(surface.path, self._handler(surface))
         self._pages.add_to(app)
@@ -113,6 +114,20 @@ class SimServer:
             if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode(), key.encode()):
                 return web.json_response({"error": "Unauthorized"}, status=401)
         return await handler(request)
+
+
+@web.middleware
+async def _detailed(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A path or a method that does not exist, as FastAPI says it."""
+    try:
+        return await handler(request)
+    except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as error:
+        return web.json_response({"detail": error.reason}, status=error.status)
+
+
+async def _add_vary(_: web.Request, response: web.StreamResponse) -> None:
+    """The mark that vLLM's CORS layer leaves on every answer."""
+    response.headers["Vary"] = "Origin"
 
 
 async def serve(options: Options) -> None:

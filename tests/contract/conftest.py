@@ -1,20 +1,23 @@
-"""The engine under contract: the simulated one, or a real one whose address the environment gives."""
+"""The engines under contract: the simulated one, and a real vLLM (the tier `engine`)."""
 
-import os
 from collections.abc import AsyncIterator
 
 import pytest
+from real_engine import STOCK, Engines
 
 from sagesched_sim.options import Options
 from sagesched_sim.server import SimServer
 
+# The first test has the engine's start in its time.
+VLLM = pytest.param("vllm", marks=[pytest.mark.engine, pytest.mark.timeout(400)])
 
-@pytest.fixture
-async def engine_url() -> AsyncIterator[str]:
-    """Base URL of an engine that serves one model. SAGESCHED_CONTRACT_URL names a running one, such as a real vLLM."""
-    given = os.environ.get("SAGESCHED_CONTRACT_URL")
-    if given:
-        yield given.rstrip("/")
+
+@pytest.fixture(params=["simulated", VLLM])
+async def engine_url(request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """Base URL of an engine that serves one model."""
+    if request.param == "vllm":
+        engines: Engines = request.getfixturevalue("engines")
+        yield engines.start(*STOCK).url
         return
     server = SimServer(Options(speedup=200.0, drain_s=1.0))
     yield await server.start()

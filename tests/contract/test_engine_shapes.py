@@ -1,7 +1,7 @@
-"""The shapes of an engine's answers, as a table that any engine can be held to (SAGESCHED_CONTRACT_URL).
+"""The shapes of an engine's answers, one table for both engines: the simulated one, and vLLM 0.32 in the tier `engine`.
 
 A shape is the set of paths of a JSON value, such as `choices[].delta.content`. Values are not compared; a path whose
-value is null or an empty list is a path all the same. Taken from the sources of vLLM 0.32.
+value is null or an empty list is a path all the same.
 """
 
 import json
@@ -27,6 +27,7 @@ CHUNK = words("id object created model choices[].index choices[].logprobs choice
 CHAT_CHUNK = CHUNK | words("choices[].delta.content choices[].token_ids")
 LAST_CHAT_CHUNK = CHAT_CHUNK | words("choices[].stop_reason")
 ROLE_CHUNK = CHUNK | words("choices[].delta.role choices[].delta.content prompt_token_ids prompt_text")
+CONTINUOUS = USAGE | words("usage.completion_tokens_details")
 USAGE_CHUNK = words("id object created model choices system_fingerprint") | USAGE
 TEXT_CHUNK = CHUNK | words("choices[].text choices[].stop_reason choices[].prompt_token_ids choices[].token_ids")
 FINGERPRINT = words("system_fingerprint")
@@ -123,9 +124,9 @@ STREAMS = [
             "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         },
         [
-            ("", ROLE_CHUNK | USAGE),
-            ("", CHAT_CHUNK | USAGE),
-            ("", LAST_CHAT_CHUNK | USAGE),
+            ("", ROLE_CHUNK | CONTINUOUS),
+            ("", CHAT_CHUNK | CONTINUOUS),
+            ("", LAST_CHAT_CHUNK | CONTINUOUS),
             ("", USAGE_CHUNK),
             ("", None),
         ],
@@ -139,6 +140,16 @@ STREAMS = [
         COMPLETIONS,
         {"prompt": "The sea", "max_tokens": 4, "stream": True, "stream_options": {"include_usage": True}},
         [("", TEXT_CHUNK), ("", USAGE_CHUNK), ("", None)],
+    ),
+    (
+        COMPLETIONS,
+        {
+            "prompt": "The sea",
+            "max_tokens": 4,
+            "stream": True,
+            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+        },
+        [("", TEXT_CHUNK | USAGE), ("", USAGE_CHUNK), ("", None)],
     ),
     (
         RESPONSES,
@@ -258,6 +269,37 @@ def split_event(event: str) -> tuple[str, str]:
     assert len(lines) == 1
     assert lines[0].startswith("data: ")
     return name, lines[0].removeprefix("data: ")
+
+
+ERRORS = [
+    ("GET", "/nowhere", b"", 404),
+    ("GET", CHAT, b"", 405),
+    ("POST", CHAT, b"{", 400),
+    ("POST", CHAT, b"[]", 400),
+    ("POST", CHAT, b'{"messages": []}', 400),
+    ("POST", COMPLETIONS, b'{"prompt": "x", "max_tokens": -1}', 400),
+    ("POST", COMPLETIONS, b'{"prompt": "x", "vllm_xargs": {"a": {"b": 1}}}', 400),
+    ("POST", COMPLETIONS, b'{"prompt": "x", "priority": "high"}', 400),
+    ("POST", MESSAGES, b'{"messages": []}', 400),
+    ("POST", RESPONSES, b'{"max_output_tokens": 4}', 400),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status"), ERRORS)
+async def test_errors(client: Any, engine_url: str, method: str, path: str, body: bytes, status: int) -> None:
+    headers = {"Content-Type": "application/json"}
+    async with client.request(method, engine_url + path, data=body or None, headers=headers) as answer:
+        assert (answer.status, answer.content_type) == (status, "application/json")
+        found = paths(await answer.json())
+    assert found == (words("detail") if status in (404, 405) else ERROR)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_headers(client: Any, engine_url: str, stream: bool) -> None:
+    body = {"model": await served_model(client, engine_url), "prompt": "The sea", "max_tokens": 2, "stream": stream}
+    async with client.post(engine_url + COMPLETIONS, json=body) as answer:
+        found = {name.lower() for name in answer.headers}
+    assert found == words("date server vary content-type") | {"transfer-encoding" if stream else "content-length"}
 
 
 async def test_pages(client: Any, engine_url: str) -> None:

@@ -65,6 +65,9 @@ def usage_asked_for(options: StreamOptions | None, *, stream: bool) -> tuple[boo
     return bool(options.include_usage), bool(options.include_usage and options.continuous_usage_stats)
 
 
+Scalar = str | int | float | bool
+
+
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """The fields that every surface shares. Unknown ones (and `stop`, which filler text never meets) are ignored."""
 
@@ -73,7 +76,8 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     min_tokens: int = 0
     ignore_eos: bool = False
-    vllm_xargs: dict[str, Any] | None = None
+    vllm_xargs: dict[str, Scalar | list[Scalar]] | None = None
+    """Flat, as in vLLM: what is nested further does not decode."""
 
     @property
     def scripted_tokens(self) -> int | None:

@@ -153,7 +153,7 @@ class ChatWriter:
             reason = piece.finish_reason.encode()
             tail = b'"},"logprobs":null,"finish_reason":"%s","stop_reason":null,"token_ids":null}]' % reason
         if self._ask.continuous_usage:
-            tail += usage_json(self._ask.prompt_tokens, piece.end)
+            tail += usage_json(self._ask.prompt_tokens, piece.end, chat=True)
         if piece.finish_reason is not None and not self._ask.include_usage:
             tail += b',"system_fingerprint":' + msgspec.json.encode(self._fingerprint)
         return tail + b"}\n\n"
@@ -161,7 +161,7 @@ class ChatWriter:
     def _roles(self) -> bytes:
         tail = b',"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]'
         if self._ask.continuous_usage:
-            tail += usage_json(self._ask.prompt_tokens, 0)
+            tail += usage_json(self._ask.prompt_tokens, 0, chat=True)
         tail += b',"prompt_token_ids":null,"prompt_text":null}\n\n'
         return b"".join(b"%s%d%s" % (self._prefix, index, tail) for index in range(self._ask.choices))
 

@@ -136,7 +136,7 @@ class CompletionsWriter:
         )
         if self._ask.continuous_usage:
             prompt = self._ask.prompts[piece.sequence // self._ask.choices]
-            chunk += usage_json(prompt.tokens, piece.end)
+            chunk += usage_json(prompt.tokens, piece.end, chat=False)
         if piece.finish_reason is not None and not self._ask.include_usage:
             chunk += b',"system_fingerprint":' + msgspec.json.encode(self._fingerprint)
         return chunk + b"}\n\n"

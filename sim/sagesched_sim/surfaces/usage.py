@@ -21,13 +21,14 @@ def usage_with_details(prompt_tokens: int, completion_tokens: int) -> dict[str, 
     return usage(prompt_tokens, completion_tokens) | {"prompt_tokens_details": None, "completion_tokens_details": None}
 
 
-def usage_json(prompt_tokens: int, completion_tokens: int) -> bytes:
-    """`,"usage":{...}`, for the end of a chunk."""
+def usage_json(prompt_tokens: int, completion_tokens: int, *, chat: bool) -> bytes:
+    """`,"usage":{...}`, for the end of a chunk; chat's has a null beside the counts."""
     total_tokens = prompt_tokens + completion_tokens
-    return b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}' % (
+    return b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d%s}' % (
         prompt_tokens,
         total_tokens,
         completion_tokens,
+        b',"completion_tokens_details":null' if chat else b"",
     )
 
 

@@ -1,0 +1,69 @@
+"""The order in which the real engine admits, read back from its own scheduler."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from engine_asks import ask, base, completion, until
+from real_engine import SLOTS, RealEngine
+
+LENGTHS = [160, 20, 120, 40, 80]
+
+
+async def fill(http: Any, engine: RealEngine, name: str) -> list[asyncio.Task[Any]]:
+    """As many long requests as it has places, straight to it."""
+    tasks = [
+        asyncio.create_task(ask(http, engine.url, f"{name}-fill-{n}", completion("Once", 60 + 20 * n)))
+        for n in range(SLOTS)
+    ]
+    await until(http, engine.url, running=SLOTS, waiting=0)
+    return tasks
+
+
+def order(engine: RealEngine, name: str) -> list[str]:
+    """The names' last parts in the order of admission, without those that filled it."""
+    ids = [one.split("-") for one, _ in engine.admitted()]
+    return [parts[2] for parts in ids if parts[1] == name and parts[2] != "fill"]
+
+
+@pytest.mark.parametrize("stock", ["fcfs", "by_priority"])
+async def test_a_body_s_priority_orders_the_engine_s_queue_only_by_that_policy(
+    request: pytest.FixtureRequest, http: Any, stock: str
+) -> None:
+    """What the priority mode builds on; under fcfs the same bodies are accepted and their priorities ignored."""
+    engine: RealEngine = request.getfixturevalue(stock)
+    filling = await fill(http, engine, "body")
+    sent = []
+    for number, priority in enumerate([5, -3, 1 << 40, 0, -(1 << 40)]):
+        body = completion("Then", 2, priority=priority)
+        sent.append(asyncio.create_task(ask(http, engine.url, f"body-{number}-x", body)))
+        await until(http, engine.url, running=SLOTS, waiting=number + 1)
+    await asyncio.gather(*filling, *sent)
+    assert order(engine, "body") == (["4", "1", "3", "0", "2"] if stock == "by_priority" else list("01234"))
+
+
+async def test_gate_mode_admits_what_is_short_first(fcfs: RealEngine, http: Any, before: Any, tmp_path: Any) -> None:
+    """The prompts say nothing but a word; the history knows how long answers to that word are."""
+    words = ["alpha", "bravo", "cobra", "delta", "ember"]
+    seed = tmp_path / "seed.jsonl"
+    rows = [
+        {"prompt": f"{word} " * 12, "output_tokens": length, "model": "smollm2"}
+        for word, length in zip(words, LENGTHS, strict=True)
+        for _ in range(60)
+    ]
+    seed.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    sidecar = await before(
+        fcfs.url, {"engine": {"slots": 1}, "history": {"seedFile": str(seed)}, "scheduling": {"boost": 0}}
+    )
+    url = base(sidecar)
+    tasks = [asyncio.create_task(ask(http, url, "gate-fill-x", completion("Once", 40)))]
+    await until(http, fcfs.url, running=1)
+    for number, word in enumerate(words):
+        tasks.append(asyncio.create_task(ask(http, url, f"gate-{number}-x", completion(f"{word} " * 12, 4))))
+        async with asyncio.timeout(20):
+            while sidecar.gate.snapshot().waiting <= number:
+                await asyncio.sleep(0.01)
+    await asyncio.gather(*tasks)
+    by_length = sorted(range(len(LENGTHS)), key=LENGTHS.__getitem__)
+    assert order(fcfs, "gate") == [str(number) for number in by_length]
