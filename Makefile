@@ -25,7 +25,7 @@ demo: .venv/demo.stamp $(if $(filter sharegpt,$(DATA)),.venv/sharegpt.stamp) ## 
 
 test: .venv/dev.stamp ## unit, law, contract and end-to-end tests (TIERS=all for every tier)
 	@test -z '$(UNKNOWN)' || { echo "test: no tier '$(UNKNOWN)'; there are: $(ALL_TIERS) (or all)" >&2; exit 2; }
-	@$(foreach tier,$(CHOSEN),echo "tier $(tier)" && $(RUN_$(tier));)
+	@$(foreach tier,$(CHOSEN),{ echo "tier $(tier)" && $(RUN_$(tier)); } || exit;)
 
 test-engine: ## the tests against a real vLLM on a CPU (its environment, 5 GB, is made once, outside this folder)
 	@$(MAKE) --no-print-directory test TIERS=engine

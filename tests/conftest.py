@@ -37,7 +37,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 @pytest.fixture(scope="session")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[real_engine.Engines]:
     """Real vLLM, started when a test asks for it, one process for each set of arguments."""
-    found = real_engine.find()
+    found = real_engine.environment_folder()
     if isinstance(found, str):
         pytest.skip(found)
     running = real_engine.Engines(found, tmp_path_factory.mktemp("engines"))
