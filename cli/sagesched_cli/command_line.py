@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import NamedTuple, NoReturn
 
-from sagesched_cli import completion, explain, queue, top
+from sagesched_cli import completion, explain, queue, settings, top
 from sagesched_cli.exits import EPILOG, USAGE
 
 Main = Callable[[Sequence[str]], int]
@@ -90,6 +90,9 @@ COMMANDS: dict[str, Command] = {
     "queue": Command("what waits, in order, live", queue.DESCRIPTION, queue.add_arguments, queue.run),
     "explain": Command("why a request stands where it does", explain.DESCRIPTION, explain.add_arguments, explain.run),
     "top": Command("one or more sidecars side by side, live", top.DESCRIPTION, top.add_arguments, top.run),
+    "settings": Command(
+        "check settings files, and tell what two differ in", settings.DESCRIPTION, settings.add_arguments, settings.run
+    ),
     "completion": Command(
         "a completion script for a shell", completion.DESCRIPTION, completion.add_arguments, completion.run
     ),

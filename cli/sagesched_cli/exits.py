@@ -2,7 +2,7 @@
 
 OK = 0
 NOT_FOUND = 1
-"""What was asked for does not exist; a run that failed."""
+"""What was asked for does not exist; a run that failed; settings that differ."""
 USAGE = 64
 UNAVAILABLE = 69
 """No sidecar answers there, or a package is not installed."""
@@ -14,7 +14,7 @@ INTERRUPTED = 130
 
 EPILOG = """exit status:
   0   done
-  1   not found, or the run failed
+  1   not found, the run failed, or settings differ
   64  a command, option, setting or file is wrong
   69  the sidecar is not reachable, or a package is not installed
   76  what answers at that address is no sidecar of this version
