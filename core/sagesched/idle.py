@@ -53,6 +53,10 @@ def _deadline(settings: Settings) -> str | None:
     return "the static embedder does not wait" if settings.embedding.kind == "static" else None
 
 
+def _store_rows(settings: Settings) -> str | None:
+    return "history.store memory keeps nothing on a disk" if settings.history.store == "memory" else None
+
+
 def _has_priorities(scheduling: Scheduling) -> bool:
     return any(one.priority for one in scheduling.classes)
 
@@ -63,6 +67,7 @@ RULES: dict[str, Callable[[Settings], str | None]] = {
     "scheduling.alpha": _alpha,
     "scheduling.maxWaitSeconds": _max_wait,
     "scheduling.classes": _classes,
+    "history.storeRows": _store_rows,
     "embedding.deadlineSeconds": _deadline,
 }
 """By the field's path: why it is idle, None where it is not."""

@@ -27,6 +27,9 @@ LIVE = frozenset(
 
 RESTART: Mapping[str, str] = {
     "history.seedFile": "the seed file is read once, before the port opens",
+    "history.store": "the store is opened once, before the port opens",
+    "history.path": "the store is opened once, before the port opens",
+    "history.storeRows": "the store is opened once, before the port opens",
     "embedding.kind": "the window's records are vectors of the embedder it began with",
     "embedding.model": "the window's records are vectors of the embedder it began with",
     "engine.apiKeyFile": "the key is read once, so that a half-written one is never sent",

@@ -76,6 +76,17 @@ class History(Section, frozen=True):
     """False keeps the window as it was loaded."""
     seed_file: str | None = None
     """JSONL of earlier traffic, read at start: prompt, output_tokens; also prompt_tokens, censored, model."""
+    store: Literal["memory", "embedded"] = "memory"
+    """Where history outlives the process: nowhere, or on this machine's disk (docs/history.md)."""
+    path: Annotated[str, Meta(min_length=1)] | None = None
+    """Folder of the embedded store; only for that kind. One process at a time has it."""
+    store_rows: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
+    """Records kept on the disk, of one embedder; ten times windowRows when absent. The oldest goes first."""
+
+    @property
+    def kept_rows(self) -> int:
+        """Records kept on the disk."""
+        return 10 * self.window_rows if self.store_rows is None else self.store_rows
 
 
 class Embedding(Section, frozen=True):
@@ -162,6 +173,17 @@ def _embedding_model(settings: Settings) -> str | None:
     return None
 
 
+def _history_path(settings: Settings) -> str | None:
+    history = settings.history
+    if history.store == "embedded" and history.path is None:
+        return "history.path: required when history.store is embedded"
+    if history.store == "memory" and history.path is not None:
+        return "history.path: has no effect when history.store is memory; remove it, or set history.store to embedded"
+    if history.store_rows is not None and history.store_rows < history.window_rows:
+        return "history.storeRows: must not be below history.windowRows, or the window could not be filled at a start"
+    return None
+
+
 def _one_api_key(settings: Settings) -> str | None:
     if settings.engine.api_key_file and settings.engine.api_key_env:
         return "engine.apiKeyEnv: set it or engine.apiKeyFile, not both"
@@ -188,6 +210,7 @@ def _body_fits_queue(settings: Settings) -> str | None:
 
 CHECKS: tuple[Callable[[Settings], str | None], ...] = (
     _embedding_model,
+    _history_path,
     _one_api_key,
     _starvation_before_age,
     _body_fits_queue,

@@ -12,6 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from sagesched.explanation import explain
 from sagesched.scoreboard import Calibration
+from sagesched_sidecar.durable_history import DurableHistory
 from sagesched_sidecar.gate import Gate
 from sagesched_sidecar.live import LiveSettings
 from sagesched_sidecar.monitor import EngineMonitor
@@ -27,13 +28,20 @@ class Admin:
     """Handlers by path."""
 
     def __init__(
-        self, live: LiveSettings, gate: Gate, monitor: EngineMonitor, telemetry: Telemetry, records: Records
+        self,
+        live: LiveSettings,
+        gate: Gate,
+        monitor: EngineMonitor,
+        telemetry: Telemetry,
+        records: Records,
+        history: DurableHistory,
     ) -> None:
         self._live = live
         self._gate = gate
         self._monitor = monitor
         self._telemetry = telemetry
         self._records = records
+        self._history = history
         self.draining = False
 
     def handlers(self) -> dict[str, Handler]:
@@ -72,6 +80,7 @@ class Admin:
                 "engine": {"reachable": engine.reachable, **engine.state._asdict()},
                 "gate": dataclasses.asdict(self._gate.snapshot()),
                 "history_rows": len(self._gate.ranking.predictor.window),
+                "history": self._history.status(),
                 "finished_kept": len(self._records),
                 "calibration": {name: _calibration(of) for name, of in self._gate.ranking.scoreboard.calibrations()},
             }

@@ -33,6 +33,8 @@ _OVERRIDES = {
         "scheduling", "maxWaitSeconds", "after so long a request goes next", {"type": float, "metavar": "SECONDS"}
     ),
     "seed_history": _Override("history", "seedFile", "JSONL of earlier traffic, learnt at start", {"metavar": "FILE"}),
+    "history_store": _Override("history", "store", "keeps history over restarts", {"choices": ("memory", "embedded")}),
+    "history_path": _Override("history", "path", "folder of the embedded store", {"metavar": "DIR"}),
     "slots": _Override("engine", "slots", "max_num_seqs of the engine; else learnt from its metrics", {"type": int}),
     "extra_slots": _Override("engine", "extraSlots", "requests sent beyond the slots", {"type": int}),
     "kv_tokens": _Override("engine", "kvTokens", "KV cache in tokens; else read from its metrics", {"type": int}),

@@ -19,6 +19,7 @@ from sagesched_sidecar.admin import Admin
 from sagesched_sidecar.admission import Admission
 from sagesched_sidecar.calibration import CalibrationCollector
 from sagesched_sidecar.comparing import ComparingCollector
+from sagesched_sidecar.durable_history import DurableHistory
 from sagesched_sidecar.errors import DRAINING
 from sagesched_sidecar.gate import Gate
 from sagesched_sidecar.http_server import HttpServer
@@ -54,6 +55,7 @@ class Sidecar(NamedTuple):
     admin: Admin
     monitor: EngineMonitor
     live: LiveSettings
+    history: DurableHistory
     address: tuple[str, int]
 
 
@@ -64,6 +66,7 @@ async def running(options: Options, embedder: "Embedder") -> AsyncIterator[Sidec
     telemetry, records, clock = Telemetry(), Records(), time.monotonic
     live = LiveSettings(options.source, options.loaded or Loaded.without_file(settings))
     ranking = Ranking(settings, stopping=Stopping.NEVER, dimensions=embedder.dimensions)
+    history = DurableHistory(settings.history, embedder, telemetry.registry)
     if settings.history.seed_file is not None:
         learn_from_file(Path(settings.history.seed_file), ranking, embedder)
     gate = Gate(ranking, settings.queue, settings.engine, clock=clock, observer=telemetry)
@@ -71,18 +74,18 @@ async def running(options: Options, embedder: "Embedder") -> AsyncIterator[Sidec
     telemetry.registry.register(ComparingCollector(gate.comparing))
     telemetry.registry.register(CalibrationCollector(ranking.scoreboard))
     monitor = EngineMonitor(options.upstream, gate, settings.engine.metrics_interval_seconds, options.api_key)
-    admin = Admin(live, gate, monitor, telemetry, records)
+    admin = Admin(live, gate, monitor, telemetry, records, history)
     prompts = PromptEmbedder(embedder, settings.embedding.deadline_seconds, telemetry.troubled)
-    admission = Admission(gate, prompts, telemetry, records, clock=clock)
+    admission = Admission(gate, prompts, telemetry, records, clock=clock, journal=history)
     desk = OrderDesk(live, admission.estimate, unknown_class=telemetry.unknown_classes.inc)
     _keep_up(live, gate, monitor, prompts, telemetry)
-    async with Upstream(options.upstream) as upstream:
+    async with history.loaded_into(ranking), Upstream(options.upstream) as upstream:
         scheduler = Scheduler(admission, upstream, desk, live, api_key=options.api_key)
         proxy = Proxy(upstream, scheduler, admin.handlers(), api_key=options.api_key, rejected=telemetry.rejected_for)
         watching = [asyncio.create_task(task) for task in (monitor.run(), live.watch(options.settings_poll_s))]
         try:
             async with _listening(proxy, options.host, options.port, telemetry.rejected_for) as address:
-                yield Sidecar(proxy, gate, admin, monitor, live, address)
+                yield Sidecar(proxy, gate, admin, monitor, live, history, address)
         finally:
             for task in watching:
                 task.cancel()

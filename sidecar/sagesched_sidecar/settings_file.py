@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -72,6 +73,7 @@ class Source(NamedTuple):
         chosen = decode_revisions(self._document(reading.content)).of(self.pod)
         settings = _with_flags(chosen.settings, self.flags)
         _check_seed(settings)
+        _check_store(settings)
         return Loaded(settings, digest(chosen.settings), chosen.revision, reading)
 
     def _document(self, content: bytes) -> Any:
@@ -107,3 +109,15 @@ def _check_seed(settings: Settings) -> None:
     seed = settings.history.seed_file
     if seed is not None and not (os.path.isfile(seed) and os.access(seed, os.R_OK)):
         raise SettingsError(f"history.seedFile: {seed} is no file that can be read")
+
+
+def _check_store(settings: Settings) -> None:
+    """What no later moment will mend is refused here; trouble with the store itself is met when it is opened."""
+    if settings.history.path is None:
+        return
+    if find_spec("qdrant_edge") is None:
+        raise SettingsError("history.store: embedded needs qdrant-edge-py; run `pip install 'sagesched[store]'`")
+    path = Path(settings.history.path).absolute()
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        raise SettingsError(f"history.path: {there} is no folder that can be written to")

@@ -17,7 +17,13 @@ from sagesched.request import Features, Request
 from sagesched.settings import Scheduling
 
 ROOT = Path(__file__).parents[2]
-ROOMS = {"core": "sagesched", "sidecar": "sagesched_sidecar", "sim": "sagesched_sim", "cli": "sagesched_cli"}
+ROOMS = {
+    "core": "sagesched",
+    "store": "sagesched_store",
+    "sidecar": "sagesched_sidecar",
+    "sim": "sagesched_sim",
+    "cli": "sagesched_cli",
+}
 TOP_LEVEL = [path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")]
 NOT_IN_CORE = {"time", "os", "asyncio", "logging", "random", "datetime", "socket", "threading", "subprocess", "io"}
 CORE_MAY_USE = {"numpy", "msgspec"}
@@ -91,8 +97,9 @@ def test_core_neither_opens_files_nor_prints(path: Path) -> None:
 @pytest.mark.parametrize(
     ("room", "closed_to"),
     [
-        ("core", {"sagesched_sidecar", "sagesched_sim", "sagesched_cli"}),
-        ("sidecar", {"sagesched_sim", "sagesched_cli"}),
+        ("core", {"sagesched_store", "sagesched_sidecar", "sagesched_sim", "sagesched_cli", "qdrant_edge"}),
+        ("store", {"sagesched_sidecar", "sagesched_sim", "sagesched_cli"}),
+        ("sidecar", {"sagesched_sim", "sagesched_cli", "qdrant_edge"}),
         ("sim", {"sagesched_sidecar", "sagesched_cli"}),
     ],
 )
@@ -127,7 +134,7 @@ def test_loading_everything_asks_for_no_heavy_package() -> None:
     """Caught at the import itself, so that it holds on a machine where none of them is installed."""
     modules = [
         ".".join(path.relative_to(ROOT / room).with_suffix("").parts)
-        for room in ("core", "sidecar")
+        for room in ("core", "store", "sidecar")
         for path in modules_of(room)
         if path.stem not in ("__main__", "__init__")
     ]

@@ -1,0 +1,25 @@
+"""Counts of the history on disk."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+
+
+class HistoryMetrics:
+    """Reasons are the few words of a StoreError and of a writer."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.writes = Counter("sagesched_history_writes_total", "Records on the disk", registry=registry)
+        self.dropped = Counter(
+            "sagesched_history_write_dropped_total", "Records that the store did not get", ["reason"], registry=registry
+        )
+        self.seconds = Histogram(
+            "sagesched_history_write_seconds", "A batch, until it was on the disk", buckets=_SECONDS, registry=registry
+        )
+        self.failures = Counter(
+            "sagesched_history_store_failures_total", "Times the store failed", ["reason"], registry=registry
+        )
+        self.loaded = Gauge("sagesched_history_loaded_rows", "Records read from the store at start", registry=registry)
+        self.damaged = Gauge(
+            "sagesched_history_damaged_records", "Records of the store that could not be read", registry=registry
+        )

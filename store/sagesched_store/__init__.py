@@ -1,0 +1,1 @@
+"""The durable history of finished requests behind one protocol. Never prompt text."""
