@@ -14,11 +14,11 @@ from prometheus_client import CollectorRegistry
 from sagesched.history import Vector
 from sagesched.ranking import Ranking
 from sagesched.request import Outcome, Request
-from sagesched.settings import History
+from sagesched.settings import History, SettingsError
 from sagesched_sidecar.history_metrics import HistoryMetrics
 from sagesched_sidecar.history_writer import HistoryWriter
 from sagesched_store.apart import StoreApart
-from sagesched_store.protocol import Store
+from sagesched_store.protocol import Store, StoreError
 from sagesched_store.record import Record, Space, record_of
 
 if TYPE_CHECKING:
@@ -52,19 +52,25 @@ class DurableHistory:
     @asynccontextmanager
     async def loaded_into(self, ranking: Ranking) -> AsyncIterator[None]:
         """Open the store and let the window learn its newest records; trouble leaves the window as it is. On leaving,
-        write what waits and close the store, within a bound."""
+        write what waits and close the store, within a bound. Raises SettingsError for a path that cannot be written."""
         if self._writer is None:
             yield
             return
         begun_s = time.perf_counter()
         try:
-            records = await self._writer.open(self._history.window_rows)
+            records = await self._opened(self._writer)
             for record in records:
                 ranking.learn(*_learnable(record))
             _log.info("history loaded", extra={"rows": len(records), "seconds": time.perf_counter() - begun_s})
             yield
         finally:
             await self._writer.close()
+
+    async def _opened(self, writer: HistoryWriter) -> list[Record]:
+        try:
+            return await writer.open(self._history.window_rows)
+        except StoreError as error:
+            raise SettingsError(f"history.path: cannot be written to: {error}") from None
 
     def record(self, request: Request, embedding: Vector, outcome: Outcome) -> Awaitable[None]:
         """The window learnt this: have it written (see admission.Journal). Awaited, it returns once the record outlives

@@ -73,7 +73,10 @@ class HistoryWriter:
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
 
     async def open(self, limit: int) -> list[Record]:
-        """Open the store and begin to write. Gives its newest records in order of time; none where it has trouble."""
+        """Open the store and begin to write. Gives its newest records in order of time; none where it has trouble.
+
+        Raises StoreError for a folder that cannot be written to, which is the operator's to mend.
+        """
         records = await asyncio.to_thread(self._opened, limit)
         self._thread.start()
         return records
@@ -120,12 +123,12 @@ class HistoryWriter:
             self._tell(_Batch(self._done + 1, self._number, "closed"), len(self._waiting))
 
     def _opened(self, limit: int) -> list[Record]:
-        store = self._reopened()
-        if store is None:
-            return []
         try:
+            store = self._store = self._open_store()
             records = store.newest(limit)
         except StoreError as error:
+            if error.reason == "unwritable":
+                raise
             self._failed(error)
             return []
         health = store.health

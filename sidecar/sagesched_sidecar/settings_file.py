@@ -112,12 +112,5 @@ def _check_seed(settings: Settings) -> None:
 
 
 def _check_store(settings: Settings) -> None:
-    """What no later moment will mend is refused here; trouble with the store itself is met when it is opened."""
-    if settings.history.path is None:
-        return
-    if find_spec("qdrant_edge") is None:
+    if settings.history.store == "embedded" and find_spec("qdrant_edge") is None:
         raise SettingsError("history.store: embedded needs qdrant-edge-py; run `pip install 'sagesched[store]'`")
-    path = Path(settings.history.path).absolute()
-    there = next(folder for folder in (path, *path.parents) if folder.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-        raise SettingsError(f"history.path: {there} is no folder that can be written to")

@@ -1,6 +1,6 @@
 """The one door to Qdrant Edge: points of one vector space in one folder.
 
-Its own write-ahead log is off (docs/adr/0005-history-on-disk.md): what was upserted lasts once `flush` returns. Its
+Its own write-ahead log is off (docs/adr/0006-history-on-disk.md): what was upserted lasts once `flush` returns. Its
 calls hold Python's lock for as long as they take, up to seconds, which is why a host opens it in a process of its own.
 """
 

@@ -2,9 +2,16 @@
 
 import asyncio
 import json
+import sys
+from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
+from sagesched.request import Outcome, Request
+from sagesched_sidecar.durable_history import _learnable
+from sagesched_store.record import record_of
 
 CHAT = {"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": "zanzibar in words"}]}
 STOP = {"choices": [{"finish_reason": "stop"}], "usage": {"prompt_tokens": 40, "completion_tokens": 6}}
@@ -24,6 +31,27 @@ def settings(tmp_path):
 
 async def ask(client, sidecar, **fields):
     return await client.ask(sidecar, "POST", "/v1/chat/completions", json.dumps(CHAT | fields).encode())
+
+
+@asynccontextmanager
+async def process(url, *arguments):
+    pipe, quiet = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    command = [sys.executable, "-m", "sagesched_sidecar", "--upstream", url, "--port", "0", *arguments]
+    child = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=quiet)
+    try:
+        async with asyncio.timeout(60):
+            listening = json.loads(await child.stdout.readline())["listening"]
+        yield SimpleNamespace(child=child, address=(listening["host"], listening["port"]))
+    finally:
+        if child.returncode is None:
+            with suppress(ProcessLookupError):
+                child.terminate()
+        await child.wait()
+
+
+async def metric(client, sidecar, name):
+    text = (await client.ask(sidecar, "GET", "/metrics")).body.decode()
+    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith(f"sagesched_{name} "))
 
 
 async def status(client, sidecar):
@@ -87,6 +115,46 @@ async def test_a_folder_that_another_holds_costs_no_request(start, client, fakes
             await asyncio.sleep(0.01)
 
 
+async def test_a_killed_sidecar_s_successor_has_what_was_written(client, fakes, settings):
+    history = settings["history"]
+    command = ["--history-store", "embedded", "--history-path", history["path"]]
+    async with fakes.RawUpstream(lambda seen: script(fakes, STOP)) as engine:
+        async with process(engine.url, *command) as one:
+            for _ in range(20):
+                await ask(client, one)
+            async with asyncio.timeout(20):
+                while await metric(client, one, "history_writes_total") < 20:
+                    await asyncio.sleep(0.01)
+            one.child.kill()
+        async with process(engine.url, *command) as two:
+            assert await metric(client, two, "history_loaded_rows") == 20
+            assert await metric(client, two, "history_points") == 20
+
+
+@pytest.mark.parametrize(
+    ("flags", "field"),
+    [
+        (["--history-store", "embedded"], b"history.path: required"),
+        (["--history-path", "/tmp"], b"history.path: has no effect"),
+        (
+            ["--history-store", "embedded", "--history-path", "/proc/none"],
+            b"history.path: cannot be written to: /proc",
+        ),
+        (
+            ["--history-store", "embedded", "--history-path", "/etc/hosts/x"],
+            b"history.path: cannot be written to: /etc",
+        ),
+    ],
+)
+async def test_a_path_that_cannot_be_is_refused_before_a_port_opens(flags, field):
+    pipe = asyncio.subprocess.PIPE
+    command = [sys.executable, "-m", "sagesched_sidecar", "--upstream", "http://127.0.0.1:1", *flags]
+    child = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
+    out, err = await child.communicate()
+    assert (child.returncode, out) == (64, b"")
+    assert field in err
+
+
 async def test_in_memory_nothing_is_written_and_nothing_waits(start, client, fakes, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     _, sidecar = await start(lambda seen: script(fakes, STOP))
@@ -105,10 +173,6 @@ async def test_what_is_not_learnt_is_not_stored(start, client, fakes, settings):
 
 
 def test_vectors_come_back_bit_for_bit():
-    from sagesched.request import Outcome, Request
-    from sagesched_sidecar.durable_history import _learnable
-    from sagesched_store.record import record_of
-
     vector = np.random.default_rng(3).standard_normal(26).astype(np.float32)
     request = Request(id="r", model="m", tenant="t", prompt_tokens=9)
     record = record_of(request, vector.tobytes(), "letters", Outcome(output_tokens=4, censored=True), 1.0)
