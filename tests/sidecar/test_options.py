@@ -2,6 +2,7 @@
 
 import pytest
 
+from sagesched.settings import decode, digest
 from sagesched_sidecar.options import EXIT_USAGE, parse_options
 
 URL = ["--upstream", "http://127.0.0.1:8000"]
@@ -92,3 +93,26 @@ def test_help_tells_every_flag_and_default(capsys):
         "server.drainSeconds; default: 30.0",
     ):
         assert part in text
+
+
+def test_the_revision_goes_by_the_pod_s_name(tmp_path, monkeypatch):
+    file = tmp_path / "settings.yaml"
+    file.write_text("stable: {}\ncandidate: {pods: [chat-1], settings: {scheduling: {policy: sjf}}}\n")
+    given = [*URL, "--settings", str(file)]
+    monkeypatch.setenv("HOSTNAME", "chat-1")
+    monkeypatch.delenv("POD_NAME", raising=False)
+    assert parse_options(given).loaded.revision == "candidate"
+    monkeypatch.setenv("POD_NAME", "chat-0")
+    assert parse_options(given).loaded.revision == "stable"
+    options = parse_options([*given, "--pod-name", "chat-1", "--slots", "3"])
+    assert (options.loaded.revision, options.settings.scheduling.policy, options.settings.engine.slots) == (
+        "candidate",
+        "sjf",
+        3,
+    )
+    assert options.loaded.file_digest == digest(decode({"scheduling": {"policy": "sjf"}}))
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "nan", "3601"])
+def test_how_often_the_file_is_looked_at_is_bounded(capsys, text):
+    assert "--settings-poll" in refused(capsys, *URL, "--settings-poll", text)
