@@ -101,11 +101,12 @@ class Ranking:
             return
         before, after = self._settings.scheduling, settings.scheduling
         self._settings, self._policy = settings, policy_of(after)
-        self._waiting.max_wait_s = after.max_wait_seconds
-        if after != before:
-            self.beside = Beside(after)
         if self.predictor.apply(after, settings.history.window_rows):
             self._due = dict.fromkeys(self._tickets)
+        if after == before:
+            return
+        self._waiting.max_wait_s = after.max_wait_seconds
+        self.beside = Beside(after)
         if after.alpha != before.alpha:
             self._service.forget_costs()
         for ticket in self._tickets.values():
