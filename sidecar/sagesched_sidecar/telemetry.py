@@ -86,7 +86,7 @@ class Telemetry:
 
     def _make_config(self) -> None:
         self.config = self._gauge(
-            "config_info", "Digest of the settings in use, and whose they are", "hash", "revision"
+            "config_info", "Digests of the settings in use and of the file", "hash", "file_hash", "revision"
         )
         self.reloads = self._counter(
             "config_reload_total", "Changes of the settings file, by what came of them", "result"
@@ -113,7 +113,7 @@ class Telemetry:
         listed = now.settings.scheduling.classes
         self.classes = (DEFAULT_CLASS, *(one.name for one in listed if one.name != DEFAULT_CLASS))
         self.config.clear()
-        self.config.labels(now.digest, now.revision).set(1)
+        self.config.labels(now.digest, now.file_digest, now.revision).set(1)
         self.pending.set(len(now.pending))
         self.reloaded_at.set(last.success_at_s)
         self.reloaded_well.set(last.problem is None)

@@ -246,7 +246,8 @@ async def test_a_change_ranks_what_waits_anew_and_is_told_everywhere(start, clie
     whole = json.loads((await client.ask(sidecar, "GET", "/sagesched/settings")).body)
     assert decode(whole["settings"]) == decode(plain)
     metrics = await families(client, sidecar)
-    assert [sample.labels for sample in metrics["sagesched_config_info"]] == [{"hash": now, "revision": "stable"}]
+    infos = [sample.labels for sample in metrics["sagesched_config_info"]]
+    assert infos == [{"hash": now, "file_hash": now, "revision": "stable"}]
     reloads = {s.labels["result"]: s.value for s in metrics["sagesched_config_reload"] if s.name.endswith("_total")}
     assert reloads == {"refused": 1, "applied": 1}
     assert metrics["sagesched_config_last_reload_successful"][0].value == 1
