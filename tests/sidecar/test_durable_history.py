@@ -11,6 +11,7 @@ import pytest
 
 from sagesched.request import Outcome, Request
 from sagesched_sidecar.durable_history import _learnable
+from sagesched_sidecar.history_writer import NotStoredError
 from sagesched_store.record import record_of
 
 CHAT = {"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": "zanzibar in words"}]}
@@ -129,6 +130,24 @@ async def test_a_killed_sidecar_s_successor_has_what_was_written(client, fakes, 
         async with process(engine.url, *command) as two:
             assert await metric(client, two, "history_loaded_rows") == 20
             assert await metric(client, two, "history_points") == 20
+
+
+async def test_the_death_of_the_store_s_process_costs_its_records_and_no_request(start, client, fakes, settings):
+    _, sidecar = await start(lambda seen: script(fakes, STOP), settings)
+    await ask(client, sidecar)
+    await sidecar.history.settled()
+    writer = sidecar.history._writer
+    writer._store.process.kill()
+    assert (await ask(client, sidecar)).status == 200
+    with pytest.raises(NotStoredError, match="died"):
+        await sidecar.history.settled()
+    assert (await status(client, sidecar))["history"]["trouble"] == "died"
+    writer._retry_at_s = 0.0  # ten seconds later
+    assert (await ask(client, sidecar)).status == 200
+    await sidecar.history.settled()
+    assert writer._store.count() == 2
+    assert (await status(client, sidecar))["history"]["trouble"] == ""
+    assert window_of(sidecar)["tokens"] == [6.0] * 3
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ class Disk(MemoryStore):
         super().__init__(SPACE, 100_000)
         self.go = threading.Event()
         self.go.set()
+        self.entered = threading.Event()
         self.failing = ""
         self.batches = []
         self.opened = self.closed = 0
@@ -31,6 +32,7 @@ class Disk(MemoryStore):
         return self
 
     def append(self, records):
+        self.entered.set()
         assert self.go.wait(20)
         if self.failing:
             raise StoreError(self.failing, "as it was told")
@@ -65,7 +67,8 @@ async def test_it_says_so_only_once_the_store_has_it(begin):
     writer = await begin(disk)
     disk.go.clear()
     waiting = asyncio.ensure_future(writer.record(record(1)))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0)
+    await asyncio.to_thread(disk.entered.wait, 20)
     assert (waiting.done(), disk.count()) == (False, 0)
     disk.go.set()
     await waiting
@@ -78,7 +81,7 @@ async def test_what_comes_while_it_writes_goes_as_one_batch_in_order(begin):
     writer = await begin(disk)
     disk.go.clear()
     writer.put(record(0))
-    await asyncio.sleep(0.05)  # the writer has taken it and waits for the disk
+    await asyncio.to_thread(disk.entered.wait, 20)  # the writer has taken it and waits for the disk
     for number in range(1, 300):
         writer.put(record(number))
     disk.go.set()
@@ -92,7 +95,7 @@ async def test_what_the_queue_does_not_hold_is_dropped_and_counted(begin):
     writer = await begin(disk, max_waiting=10)
     disk.go.clear()
     writer.put(record(0))
-    await asyncio.sleep(0.05)
+    await asyncio.to_thread(disk.entered.wait, 20)
     numbers = [writer.put(record(number)) for number in range(1, 16)]
     with pytest.raises(NotStoredError, match="queue-full"):
         await writer.durable(numbers[-1])
@@ -108,7 +111,7 @@ async def test_what_the_queue_does_not_hold_is_dropped_and_counted(begin):
 
 async def test_a_store_that_fails_is_opened_again_and_what_it_lost_is_told(begin):
     disk = Disk()
-    writer = await begin(disk, retry_s=0.05)
+    writer = await begin(disk, retry_s=600)
     await writer.record(record(1))
     disk.failing = "died"
     for number in (2, 3):
@@ -117,7 +120,7 @@ async def test_a_store_that_fails_is_opened_again_and_what_it_lost_is_told(begin
     assert (writer.trouble, disk.closed) == ("died", 1)
     assert writer.count("write_dropped_total", reason="died") == 2
     disk.failing = ""
-    await asyncio.sleep(0.06)
+    writer._retry_at_s = 0.0  # ten minutes later
     await writer.record(record(4))
     assert (writer.trouble, disk.opened) == ("", 2)
     assert disk.newest(10) == [record(1), record(4)]
