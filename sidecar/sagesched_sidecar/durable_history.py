@@ -1,5 +1,6 @@
 """The history that outlives the process: loaded into the window at start, written as the window learns."""
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
@@ -76,10 +77,10 @@ class DurableHistory:
         """The window learnt this: have it written (see admission.Journal). Awaited, it returns once the record outlives
         the process, and raises NotStoredError when it will not; it need not be awaited."""
         if self._writer is None:
-            return _Written(None, 0)
+            return _Written(None, None)
         vector = np.asarray(embedding, dtype="<f4").tobytes()
-        number = self._writer.put(record_of(request, vector, self._embedder, outcome, self._wall_clock()))
-        return _Written(self._writer, number)
+        fate = self._writer.put(record_of(request, vector, self._embedder, outcome, self._wall_clock()))
+        return _Written(self._writer, fate)
 
     async def settled(self) -> None:
         """Returns once everything learnt so far outlives the process. Raises NotStoredError when the last of it will
@@ -96,14 +97,14 @@ class DurableHistory:
 
 
 class _Written(NamedTuple):
-    """A record on its way. Nothing waits for it until it is awaited."""
+    """A record on its way: to be awaited as often as anybody likes, or never."""
 
     writer: HistoryWriter | None
-    number: int
+    fate: asyncio.Future[str] | None
 
     def __await__(self) -> Generator[Any, None, None]:
-        if self.writer is not None:
-            yield from self.writer.durable(self.number).__await__()
+        if self.writer is not None and self.fate is not None:
+            yield from self.writer.durable(self.fate).__await__()
 
 
 def _learnable(record: Record) -> tuple[Request, Vector, Outcome]:

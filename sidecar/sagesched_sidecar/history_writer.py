@@ -21,7 +21,6 @@ MAX_BATCH = 256
 RETRY_SECONDS = 10.0
 """After a failure that took the store with it, until it is opened again."""
 CLOSE_SECONDS = 10.0
-REMEMBERED_FAILURES = 256
 _STORE_LIVES_ON = ("disk-full", "unwritable")
 
 _log = logging.getLogger(__name__)
@@ -35,12 +34,12 @@ class NotStoredError(Exception):
         self.reason = reason
 
 
-class _Batch(NamedTuple):
-    first: int
-    """Number of the first record."""
-    last: int
-    reason: str
-    """Empty where none of them was dropped."""
+class _Item(NamedTuple):
+    """A record on its way."""
+
+    record: Record
+    fate: "asyncio.Future[str]"
+    """Why it was not written; empty once it is on the disk. A value, as nobody needs to ask."""
 
 
 class HistoryWriter:
@@ -62,13 +61,11 @@ class HistoryWriter:
         self._retry_at_s = 0.0
         self.trouble = ""
         """Why the last batch, or the last opening, failed; empty when it did not."""
-        self._waiting: deque[tuple[int, Record]] = deque()
+        self._waiting: deque[_Item] = deque()
+        self._writing: list[_Item] = []
         self._wake = threading.Condition()
         self._closing = False
-        self._number = 0
-        self._done = 0
-        self._drops: deque[_Batch] = deque(maxlen=REMEMBERED_FAILURES)
-        self._waiters: list[tuple[int, asyncio.Future[str]]] = []
+        self._last: asyncio.Future[str] | None = None
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
 
@@ -81,26 +78,22 @@ class HistoryWriter:
         self._thread.start()
         return records
 
-    def put(self, record: Record) -> int:
-        """Have it written; its number, for `durable`. Never waits and never raises: what is too much is dropped."""
-        self._number += 1
+    def put(self, record: Record) -> "asyncio.Future[str]":
+        """Have it written; what `durable` takes. Never waits and never raises: what is too much is dropped."""
+        item = _Item(record, self._loop.create_future())
+        self._last = item.fate
         with self._wake:
             full = self._closing or len(self._waiting) >= self._max_waiting
             if not full:
-                self._waiting.append((self._number, record))
+                self._waiting.append(item)
                 self._wake.notify()
         if full:
-            self._drop(_Batch(self._number, self._number, "closed" if self._closing else "queue-full"))
-        return self._number
+            self._tell([item], "closed" if self._closing else "queue-full")
+        return item.fate
 
-    async def durable(self, number: int) -> None:
-        """Returns once the record of that number outlives the process. Raises NotStoredError when it will not."""
-        reason = self._reason(number)
-        if not reason and number > self._done:
-            waiter: asyncio.Future[str] = self._loop.create_future()
-            self._waiters.append((number, waiter))
-            await waiter
-            reason = self._reason(number)
+    async def durable(self, fate: "asyncio.Future[str]") -> None:
+        """Returns once the record of that fate outlives the process. Raises NotStoredError when it will not."""
+        reason = await asyncio.shield(fate)
         if reason:
             raise NotStoredError(reason)
 
@@ -110,7 +103,8 @@ class HistoryWriter:
 
     async def settled(self) -> None:
         """Returns once the record that was put last is durable, and so all before it that were not dropped."""
-        await self.durable(self._number)
+        if self._last is not None:
+            await self.durable(self._last)
 
     async def close(self) -> None:
         """Write what waits, within a bound, and close the store."""
@@ -119,8 +113,7 @@ class HistoryWriter:
             self._wake.notify()
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
-        if self._done < self._number:
-            self._tell(_Batch(self._done + 1, self._number, "closed"), len(self._waiting))
+        self._tell([*self._writing, *self._waiting], "closed")
 
     def _opened(self, limit: int) -> list[Record]:
         try:
@@ -139,20 +132,21 @@ class HistoryWriter:
         return records
 
     def _run(self) -> None:
-        while batch := self._next_batch():
-            reason = self._written([record for _, record in batch])
-            told = _Batch(batch[0][0], batch[-1][0], reason)
+        while self._take_batch():
+            batch = self._writing
+            reason = self._written([item.record for item in batch])
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
-                self._loop.call_soon_threadsafe(self._tell, told, len(batch))
+                self._loop.call_soon_threadsafe(self._tell, batch, reason)
         if self._store is not None:
             with contextlib.suppress(StoreError):
                 self._store.close()
 
-    def _next_batch(self) -> list[tuple[int, Record]]:
-        """Waits for records; none when it is time to end."""
+    def _take_batch(self) -> bool:
+        """Waits for records; False when it is time to end."""
         with self._wake:
             self._wake.wait_for(lambda: self._waiting or self._closing)
-            return [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
+            self._writing = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
+            return bool(self._writing)
 
     def _written(self, records: list[Record]) -> str:
         """Why they were not written; empty when they were."""
@@ -198,20 +192,10 @@ class HistoryWriter:
             with contextlib.suppress(StoreError):
                 store.close()
 
-    def _tell(self, batch: _Batch, count: int) -> None:
-        """A batch is through: on the loop, so that what the loop's thread reads never changes under it."""
-        self._done = batch.last
-        if batch.reason:
-            self._drop(batch, count)
-        ready = [waiter for number, waiter in self._waiters if number <= self._done]
-        self._waiters = [entry for entry in self._waiters if entry[0] > self._done]
-        for waiter in ready:
-            if not waiter.done():
-                waiter.set_result(batch.reason)
-
-    def _drop(self, batch: _Batch, count: int = 1) -> None:
-        self._metrics.dropped.labels(batch.reason).inc(count)
-        self._drops.append(batch)
-
-    def _reason(self, number: int) -> str:
-        return next((drop.reason for drop in self._drops if drop.first <= number <= drop.last), "")
+    def _tell(self, items: list[_Item], reason: str) -> None:
+        """Their fate is known, if it was not before."""
+        untold = [item for item in items if not item.fate.done()]
+        if reason and untold:
+            self._metrics.dropped.labels(reason).inc(len(untold))
+        for item in untold:
+            item.fate.set_result(reason)

@@ -96,15 +96,15 @@ async def test_what_the_queue_does_not_hold_is_dropped_and_counted(begin):
     disk.go.clear()
     writer.put(record(0))
     await asyncio.to_thread(disk.entered.wait, 20)
-    numbers = [writer.put(record(number)) for number in range(1, 16)]
+    fates = [writer.put(record(number)) for number in range(1, 16)]
     with pytest.raises(NotStoredError, match="queue-full"):
-        await writer.durable(numbers[-1])
+        await writer.durable(fates[-1])
     disk.go.set()
-    for number in numbers[:10]:
-        await writer.durable(number)
-    for number in numbers[10:]:
+    for fate in fates[:10]:
+        await writer.durable(fate)
+    for fate in fates[10:]:
         with pytest.raises(NotStoredError):
-            await writer.durable(number)
+            await writer.durable(fate)
     assert disk.count() == 11
     assert writer.count("write_dropped_total", reason="queue-full") == 5
 
@@ -174,13 +174,13 @@ async def test_closing_writes_what_waits_and_takes_no_more(begin):
     disk = Disk()
     writer = await begin(disk)
     disk.go.clear()
-    numbers = [writer.put(record(number)) for number in range(600)]
+    fates = [writer.put(record(number)) for number in range(600)]
     closing = asyncio.ensure_future(writer.close())
     await asyncio.sleep(0.02)
     disk.go.set()
     await closing
     assert (disk.count(), disk.closed) == (600, 1)
-    await writer.durable(numbers[-1])
+    await writer.durable(fates[-1])
     with pytest.raises(NotStoredError, match="closed"):
         await writer.record(record(1000))
 
