@@ -1,6 +1,7 @@
-"""Write the copies of the settings schema: docs/settings.md and docs/settings.schema.json (`make gen`).
+"""Write the generated files (`make gen`): docs/settings.md and docs/settings.schema.json from the settings schema, and
+the wire package from proto/.
 
-`--check` writes nothing and ends with 1 when a copy is stale.
+`--check` writes nothing and ends with 1 when a file is stale, or is in the wire package and not generated.
 """
 
 import ast
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from wire import PACKAGE, wire_package
 
 from sagesched import live, revisions, settings
 
@@ -31,19 +33,25 @@ TABLE = "| field | value | default | meaning |\n|---|---|---|---|\n"
 def main() -> int:
     """Write or check; the exit status."""
     check = sys.argv[1:] == ["--check"]
-    stale = [name for name, text in copies().items() if not _same(ROOT / name, text)]
+    texts = copies()
+    stale = [name for name, text in texts.items() if not _same(ROOT / name, text)]
     for name in stale:
         if check:
             print(f"{name} is stale; run: make gen", file=sys.stderr)
         else:
-            (ROOT / name).write_text(copies()[name], encoding="utf-8")
+            (ROOT / name).parent.mkdir(parents=True, exist_ok=True)
+            (ROOT / name).write_text(texts[name], encoding="utf-8")
             print(f"written: {name}")
-    return 1 if check and stale else 0
+    foreign = [path for path in (ROOT / "proto" / PACKAGE).rglob("*.py*") if _is_foreign(path, texts)]
+    for path in foreign:
+        print(f"{path.relative_to(ROOT)} is not generated; remove it", file=sys.stderr)
+    return 1 if foreign or (check and stale) else 0
 
 
 def copies() -> dict[str, str]:
-    """Each copy's name and text."""
-    return {"docs/settings.md": _page(), "docs/settings.schema.json": json.dumps(_schema(), indent=2) + "\n"}
+    """Each generated file's name and text."""
+    schema = json.dumps(_schema(), indent=2) + "\n"
+    return {"docs/settings.md": _page(), "docs/settings.schema.json": schema, **wire_package(ROOT)}
 
 
 def _schema() -> dict[str, Any]:
@@ -52,6 +60,10 @@ def _schema() -> dict[str, Any]:
         [settings.Settings, revisions.Revisions], ref_template="#/$defs/{name}"
     )
     return {"anyOf": list(either), "$defs": components}
+
+
+def _is_foreign(path: Path, texts: dict[str, str]) -> bool:
+    return path.suffix != ".pyc" and str(path.relative_to(ROOT)) not in texts
 
 
 def _same(path: Path, text: str) -> bool:

@@ -21,6 +21,7 @@ LIVE = frozenset(
         "engine.metricsIntervalSeconds",
         "engine.askForUsage",
         "server",
+        "grpc.maxStreams",
     }
 )
 """Fields, and whole sections, that a running host takes over."""
@@ -34,6 +35,12 @@ RESTART: Mapping[str, str] = {
     "embedding.model": "the window's records are vectors of the embedder it began with",
     "engine.apiKeyFile": "the key is read once, so that a half-written one is never sent",
     "engine.apiKeyEnv": "a process's environment does not change",
+    "grpc.listen": "the door's addresses are bound once, so that no open stream loses its own",
+    "grpc.tlsCertFile": "the certificate is read once, with its key",
+    "grpc.tlsKeyFile": "the certificate is read once, with its key",
+    "grpc.tlsClientCaFile": "the certificate is read once, with its key",
+    "grpc.reflection": "a server's services are those that it began with",
+    "grpc.maxMessageBytes": "a server's limits are those that it began with",
 }
 """Fields that are kept as they were at the start, and why."""
 

@@ -197,9 +197,9 @@ class Ranking:
         self._remove(ticket, now_s)
         self._learn(ticket.request, ticket.embedding, Outcome(output_tokens=generated_tokens, censored=True))
 
-    def learn_late(self, ticket: Ticket, embedding: Vector, outcome: Outcome) -> None:
-        """A request that finished before its embedding was known; a vector of another shape is no record."""
-        self._learn(ticket.request, embedding, outcome)
+    def learn_late(self, request: Request, embedding: Vector, outcome: Outcome) -> None:
+        """An own request that is not held, or not any longer; a vector of another shape is no record."""
+        self._learn(request, embedding, outcome)
 
     def learn(self, request: Request, embedding: Vector, outcome: Outcome) -> None:
         """History from elsewhere: a request that another host served."""

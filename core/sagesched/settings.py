@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from sagesched.addresses import parse_address
+
 PolicyName = Literal["fcfs", "sjf", "mean", "gittins", "sagesched"]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -143,6 +145,26 @@ class Server(Section, frozen=True):
     """Whether /sagesched/status, queue and explain answer clients that are not on the loopback interface."""
 
 
+class Grpc(Section, frozen=True):
+    """The gRPC door (docs/grpc.md): admission for hosts that do not go through the proxy, and introspection."""
+
+    listen: Annotated[tuple[Annotated[str, Meta(max_length=255)], ...], Meta(max_length=8)] = ()
+    """Addresses, as unix:/run/sagesched/grpc.sock or 127.0.0.1:50051; none keeps the door shut. An
+    address beyond the loopback interface needs TLS."""
+    tls_cert_file: str | None = None
+    """PEM certificate chain of the TCP addresses; needs tlsKeyFile."""
+    tls_key_file: str | None = None
+    """Its PEM private key."""
+    tls_client_ca_file: str | None = None
+    """PEM certificates; only clients with a certificate from one of them are served."""
+    reflection: bool = False
+    """Whether clients such as grpcurl may ask for the services and messages."""
+    max_message_bytes: Annotated[int, Meta(ge=1024, le=64 << 20)] = 4 << 20
+    """Largest message either way."""
+    max_streams: Count = 20_000
+    """Admit streams open at once; the next is refused with RESOURCE_EXHAUSTED."""
+
+
 class Settings(Section, frozen=True):
     """Everything, validated whole: a file that does not decode leaves the last good settings in place."""
 
@@ -152,6 +174,7 @@ class Settings(Section, frozen=True):
     queue: Queue = Queue()
     engine: Engine = Engine()
     server: Server = Server()
+    grpc: Grpc = Grpc()
 
     def __post_init__(self) -> None:
         for check in CHECKS:
@@ -208,6 +231,25 @@ def _body_fits_queue(settings: Settings) -> str | None:
     return None
 
 
+def _grpc_addresses(settings: Settings) -> str | None:
+    try:
+        exposed = [text for text in settings.grpc.listen if not parse_address(text).is_private]
+    except ValueError as error:
+        return f"grpc.listen: {error}"
+    if exposed and not settings.grpc.tls_cert_file:
+        return f"grpc.listen: {exposed[0]} is not a loopback address; it needs grpc.tlsCertFile and grpc.tlsKeyFile"
+    return None
+
+
+def _grpc_tls(settings: Settings) -> str | None:
+    grpc = settings.grpc
+    if bool(grpc.tls_cert_file) != bool(grpc.tls_key_file):
+        return f"grpc.{'tlsKeyFile' if grpc.tls_cert_file else 'tlsCertFile'}: certificate and key need each other"
+    if grpc.tls_client_ca_file and not grpc.tls_cert_file:
+        return "grpc.tlsClientCaFile: has no effect without grpc.tlsCertFile; set it or remove this"
+    return None
+
+
 CHECKS: tuple[Callable[[Settings], str | None], ...] = (
     _embedding_model,
     _history_path,
@@ -215,6 +257,8 @@ CHECKS: tuple[Callable[[Settings], str | None], ...] = (
     _starvation_before_age,
     _body_fits_queue,
     _unique_classes,
+    _grpc_tls,
+    _grpc_addresses,
 )
 
 

@@ -14,7 +14,7 @@ from sagesched.explanation import explain
 from sagesched.scoreboard import Calibration
 from sagesched_sidecar.durable_history import DurableHistory
 from sagesched_sidecar.gate import Gate
-from sagesched_sidecar.live import LiveSettings
+from sagesched_sidecar.live import Effective, LiveSettings
 from sagesched_sidecar.monitor import EngineMonitor
 from sagesched_sidecar.queue_view import queue_document, rows_asked
 from sagesched_sidecar.records import Record, Records
@@ -60,31 +60,32 @@ class Admin:
         return _json({"alive": True})
 
     async def _ready(self, _: web.BaseRequest) -> web.Response:
-        ready = not self.draining and self._monitor.reachable
-        facts = {"ready": ready, "draining": self.draining, "engine_reachable": self._monitor.reachable}
-        return _json(facts, 200 if ready else 503)
+        facts = {"ready": self.ready, "draining": self.draining, "engine_reachable": self._monitor.reachable}
+        return _json(facts, 200 if self.ready else 503)
 
     async def _metrics(self, _: web.BaseRequest) -> web.Response:
         return web.Response(body=self._telemetry.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _status(self, _: web.BaseRequest) -> web.Response:
+        return _json(self.status())
+
+    def status(self) -> dict[str, Any]:
+        """The sidecar now, as both doors show it."""
         engine = self._monitor
-        return _json(
-            {
-                "version": version("sagesched"),
-                "settings_digest": self._live.now.digest,
-                "settings": self._settings(),
-                "policy": self._live.now.settings.scheduling.policy,
-                "draining": self.draining,
-                "shadow_candidate": self._gate.comparing.status(),
-                "engine": {"reachable": engine.reachable, **engine.state._asdict()},
-                "gate": dataclasses.asdict(self._gate.snapshot()),
-                "history_rows": len(self._gate.ranking.predictor.window),
-                "history": self._history.status(),
-                "finished_kept": len(self._records),
-                "calibration": {name: _calibration(of) for name, of in self._gate.ranking.scoreboard.calibrations()},
-            }
-        )
+        return {
+            "version": version("sagesched"),
+            "settings_digest": self._live.now.digest,
+            "settings": self._settings(),
+            "policy": self._live.now.settings.scheduling.policy,
+            "draining": self.draining,
+            "shadow_candidate": self._gate.comparing.status(),
+            "engine": {"reachable": engine.reachable, **engine.state._asdict()},
+            "gate": dataclasses.asdict(self._gate.snapshot()),
+            "history_rows": len(self._gate.ranking.predictor.window),
+            "history": self._history.status(),
+            "finished_kept": len(self._records),
+            "calibration": {name: _calibration(of) for name, of in self._gate.ranking.scoreboard.calibrations()},
+        }
 
     def _settings(self) -> dict[str, Any]:
         now = self._live.now
@@ -110,18 +111,33 @@ class Admin:
 
     async def _explain(self, request: web.BaseRequest) -> web.Response:
         request_id = request.path.removeprefix(EXPLAIN)
+        found = self.explanation(request_id)
+        if found is None:
+            return _json({"error": f"no request {request_id!r} waits, runs or ended lately"}, 404)
+        return _json(found)
+
+    def explanation(self, request_id: str) -> dict[str, Any] | None:
+        """Why a request stands, or stood, where it does; None where nothing is known of it, or not any more."""
         try:
-            return _json(dataclasses.asdict(self._gate.ranking.explain(request_id)))
+            return dataclasses.asdict(self._gate.ranking.explain(request_id))
         except KeyError:
             record = self._records.get(request_id)
-        if record is None:
-            return _json({"error": f"no request {request_id!r} waits, runs or ended lately"}, 404)
-        return _json(self._explain_ended(record))
+            return None if record is None else self._explain_ended(record)
 
     def _explain_ended(self, record: Record) -> dict[str, Any]:
         explanation = explain(record.ticket, self._live.now.settings.scheduling.policy, None)
         ended = {key: value for key, value in record._asdict().items() if key != "ticket"}
         return dataclasses.asdict(explanation) | {"phase": "ended", "ended": ended}
+
+    @property
+    def effective(self) -> Effective:
+        """The settings in use."""
+        return self._live.now
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests should be sent here."""
+        return not self.draining and self._monitor.reachable
 
     def _guarded(self, handler: Handler) -> Handler:
         async def guarded(request: web.BaseRequest) -> web.StreamResponse:

@@ -6,37 +6,20 @@ waits for a turn, follows, lets history learn, and leaves counts, a record and a
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Callable
 
 from sagesched.history import Vector
+from sagesched.predictor import Prediction
 from sagesched.request import Outcome, Request
 from sagesched_sidecar.foresight import Foresight
 from sagesched_sidecar.gate import Gate, Place
+from sagesched_sidecar.journal import Journal, MemoryJournal
 from sagesched_sidecar.logs import LOGGED_MODEL_CHARACTERS
 from sagesched_sidecar.prompts import PromptEmbedder, TokenEstimate
 from sagesched_sidecar.records import Ended, How, Record, Records
 from sagesched_sidecar.telemetry import Telemetry
 
 _log = logging.getLogger(__name__)
-
-
-class Journal(Protocol):
-    """Keeps what history learns beyond the life of the process."""
-
-    def record(self, request: Request, embedding: Vector, outcome: Outcome) -> Awaitable[None]:
-        """Begin to write a record, now and whether or not anybody awaits; what it gives is done once a crash cannot
-        take the record any more, and raises where it could not be written."""
-
-
-class MemoryJournal:
-    """No disk: what history learns ends with the process."""
-
-    def record(self, request: Request, embedding: Vector, outcome: Outcome) -> Awaitable[None]:
-        """Done at once."""
-        done = asyncio.get_running_loop().create_future()
-        done.set_result(None)
-        return done
 
 
 class Admission:
@@ -59,7 +42,7 @@ class Admission:
         self.clock = clock
         self.estimate = TokenEstimate()
         self._journal = journal or MemoryJournal()
-        self._written: Awaitable[None] | None = None
+        self._written: asyncio.Future[None] | None = None
         gate.ranking.learnt = self._write
 
     def visit(
@@ -69,7 +52,21 @@ class Admission:
         sent one, instead of the prompt's; `body_bytes`: what it holds of the queue's memory."""
         return Visit(self, request, text, body_bytes, door, embedding)
 
-    def take_written(self) -> Awaitable[None] | None:
+    def predict(self, request: Request, embedding: Vector | None) -> tuple[Prediction, str | None]:
+        """What would be believed of a request; nothing is admitted. See Ranking.predict."""
+        return self.gate.ranking.predict(request, embedding)
+
+    async def teach(self, request: Request, text: str | None, embedding: Vector | None, outcome: Outcome) -> bool:
+        """History learns from a request that was served elsewhere. Whether it did; the record would survive a crash."""
+        if embedding is None:
+            embedding = None if text is None else await self.embedder.embed(text)
+        if embedding is None:
+            return False
+        self.take_written()
+        self.gate.ranking.learn_late(request, embedding, outcome)
+        return await _survives(self.take_written())
+
+    def take_written(self) -> "asyncio.Future[None] | None":
         """The write that the last record learnt has begun, once."""
         written, self._written = self._written, None
         return written
@@ -77,9 +74,17 @@ class Admission:
     def _write(self, request: Request, embedding: Vector, outcome: Outcome) -> None:
         try:
             self._written = self._journal.record(request, embedding, outcome)
+            self._written.add_done_callback(self._note_written)
         except Exception as error:  # a journal that fails costs no request
-            self.telemetry.troubled("journal-error")
-            _log.warning("a record was not written", extra={"problem": type(error).__name__})
+            self._not_written(error)
+
+    def _note_written(self, written: "asyncio.Future[None]") -> None:
+        if not written.cancelled() and (error := written.exception()) is not None:
+            self._not_written(error)
+
+    def _not_written(self, error: BaseException) -> None:
+        self.telemetry.troubled("journal-error")
+        _log.warning("a record was not written", extra={"problem": type(error).__name__})
 
 
 class Visit:
@@ -101,11 +106,16 @@ class Visit:
         self._door = door
         self._given = embedding
         inline = embedding is not None or admission.embedder.inline
-        self._foresight = Foresight(admission.gate, self._embed, admission.clock, inline=inline)
+        self._foresight = Foresight(self, self._embed, admission.clock, inline=inline)
         self._place: Place | None = None
         self._ended = False
-        self.written: Awaitable[None] | None = None
+        self.written: asyncio.Future[None] | None = None
         """The write of what history learnt from it, where it learnt anything."""
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether it has had its turn."""
+        return self._place is not None
 
     @property
     def place(self) -> Place:
@@ -152,6 +162,19 @@ class Visit:
             self.place.fail()
             self._end(Ended("engine-error", None, None))
 
+    async def taught(self) -> bool:
+        """After its end: wait until what it taught would survive a crash. False where it taught nothing; raises where
+        it could not be written."""
+        if self.written is None:
+            await self._foresight.complete(self.place)
+        return await _survives(self.written)
+
+    def refine(self, place: Place, embedding: Vector | None) -> None:
+        """Predict it anew by its embedding; where it has ended, learn from it."""
+        self._admission.take_written()
+        self._admission.gate.refine(place, embedding)
+        self.written = self._admission.take_written() or self.written
+
     async def _embed(self) -> Vector | None:
         if self._given is not None:
             return self._given
@@ -167,7 +190,7 @@ class Visit:
     def _end(self, ended: Ended) -> None:
         """What every request leaves behind once it has had its turn: counts, a record, a line in the log."""
         shared, request, outcome = self._admission, self.request, ended.outcome
-        self.written = shared.take_written()
+        self.written = shared.take_written() or self.written
         ticket = self.place.ticket
         if self._foresight.seconds is not None:
             shared.telemetry.predicted(ticket, self._foresight.seconds)
@@ -184,6 +207,13 @@ class Visit:
         shared.records.add(record)
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("request ended", extra=_line(self._door, record))
+
+
+async def _survives(written: "asyncio.Future[None] | None") -> bool:
+    if written is None:
+        return False
+    await asyncio.shield(written)
+    return True
 
 
 def _line(door: str, record: Record) -> dict[str, object]:

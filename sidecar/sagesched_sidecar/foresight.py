@@ -6,18 +6,31 @@ once does not wait for them: its rank matters to nobody, its prediction only to 
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from sagesched.history import Vector
-from sagesched_sidecar.gate import Gate, Place
+from sagesched_sidecar.gate import Place
+
+
+class Refiner(Protocol):
+    """Who predicts a place anew: the gate, or a visit that listens in."""
+
+    def refine(self, place: Place, embedding: Vector | None) -> None:
+        """See Gate.refine."""
 
 
 class Foresight:
     """The embedding of one request, asked for once at most. `inline`: whether it is there without waiting."""
 
     def __init__(
-        self, gate: Gate, embed: Callable[[], Awaitable[Vector | None]], clock: Callable[[], float], *, inline: bool
+        self,
+        refiner: Refiner,
+        embed: Callable[[], Awaitable[Vector | None]],
+        clock: Callable[[], float],
+        *,
+        inline: bool,
     ) -> None:
-        self._gate = gate
+        self._refiner = refiner
         self._embed = embed
         self._clock = clock
         self._inline = inline
@@ -40,7 +53,7 @@ class Foresight:
 
     async def refine(self, place: Place) -> None:
         """Predict the request anew by its embedding, if that was not done yet."""
-        self._gate.refine(place, await self.embedding())
+        self._refiner.refine(place, await self.embedding())
 
     def refine_soon(self, place: Place) -> None:
         """The same as soon as the event loop has nothing more urgent."""
@@ -53,3 +66,10 @@ class Foresight:
             await self.refine(place)
         else:
             self.refine_soon(place)
+
+    async def complete(self, place: Place) -> None:
+        """Refine it now, however long that takes; what is under way already is waited for."""
+        if self._task is None:
+            await self.refine(place)
+        else:
+            await asyncio.shield(self._task)

@@ -162,7 +162,7 @@ class Gate:
             return
         if place.ended:
             if place.unlearnt is not None:
-                self.ranking.learn_late(place.ticket, embedding, place.unlearnt)
+                self.ranking.learn_late(place.ticket.request, embedding, place.unlearnt)
             return
         ticket = self.ranking.refine(place.id, embedding)
         self._tell_trouble(ticket)

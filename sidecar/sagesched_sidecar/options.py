@@ -40,6 +40,12 @@ _OVERRIDES = {
     "kv_tokens": _Override("engine", "kvTokens", "KV cache in tokens; else read from its metrics", {"type": int}),
     "api_key_file": _Override("engine", "apiKeyFile", "file with the engine's API key", {"metavar": "FILE"}),
     "api_key_env": _Override("engine", "apiKeyEnv", "environment variable with it", {"metavar": "NAME"}),
+    "grpc": _Override(
+        "grpc",
+        "listen",
+        "unix:/PATH or HOST:PORT of the gRPC door; may be repeated",
+        {"action": "append", "metavar": "ADDRESS"},
+    ),
     "drain": _Override(
         "server", "drainSeconds", "time that SIGTERM leaves to open requests", {"type": float, "metavar": "SECONDS"}
     ),
@@ -138,7 +144,7 @@ def _add_overrides(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             "--" + flag.replace("_", "-"),
             default=argparse.SUPPRESS,
-            help=f"{override.text} ({path}; default: {'none' if default is None else default})",
+            help=f"{override.text} ({path}; default: {'none' if default in (None, ()) else default})",
             **override.argument,
         )
 

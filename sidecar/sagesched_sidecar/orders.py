@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from sagesched.features import features_of
 from sagesched.request import Features, Request
@@ -18,7 +19,7 @@ from sagesched_sidecar.prompts import TokenEstimate
 from sagesched_sidecar.surfaces import Ask, Surface
 
 _log = logging.getLogger(__name__)
-_ACCEPTABLE_ID = re.compile(r"[!-~]{1,128}")
+ACCEPTABLE_ID = re.compile(r"[!-~]{1,128}")
 
 
 class Order(NamedTuple):
@@ -72,6 +73,21 @@ class OrderDesk:
         self._ids.add(request.id)
         return request
 
+    def preview(self, ask: Ask, *, tenant: str, arrival_s: float) -> Request:
+        """A request that is not to be admitted, and so has neither an id of its own nor a class."""
+        return Request(
+            id="",
+            model=ask.model,
+            tenant=tenant,
+            prompt_tokens=self._prompt_tokens(ask),
+            arrival_s=arrival_s,
+            features=_features(ask),
+        )
+
+    def is_in_use(self, request_id: str) -> bool:
+        """Whether a request of either door has that id."""
+        return request_id in self._ids
+
     def release(self, request_id: str) -> None:
         """The request has ended."""
         self._ids.discard(request_id)
@@ -90,7 +106,7 @@ class OrderDesk:
         return chosen
 
     def _id_for(self, wanted: str) -> str:
-        if _ACCEPTABLE_ID.fullmatch(wanted) and wanted not in self._ids:
+        if ACCEPTABLE_ID.fullmatch(wanted) and not self.is_in_use(wanted):
             return wanted
         return uuid.uuid4().hex
 
@@ -107,4 +123,5 @@ def _asked(surface: Surface, document: Any) -> Ask | None:
 
 
 def _features(ask: Ask) -> Features:
-    return features_of(ask.prompt, max_tokens=ask.max_tokens, choices=ask.choices, effort=ask.effort, tools=ask.tools)
+    found = features_of(ask.prompt, max_tokens=ask.max_tokens, choices=ask.choices, effort=ask.effort, tools=ask.tools)
+    return found if ask.asked_tokens is None else replace(found, asked_number=ask.asked_tokens)

@@ -1,6 +1,5 @@
 """The door: what is scheduled, what passes through, what the sidecar answers itself."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
@@ -10,6 +9,7 @@ from sagesched_sidecar.exchange import CutError, answer_client, body_as_it_comes
 from sagesched_sidecar.headers import to_client, to_engine
 from sagesched_sidecar.streams import Untouched
 from sagesched_sidecar.surfaces import SURFACES, Surface
+from sagesched_sidecar.traffic import Traffic
 from sagesched_sidecar.upstream import Upstream
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -27,6 +27,7 @@ class Proxy:
         *,
         api_key: str | None,
         rejected: Callable[[str], None],
+        traffic: Traffic,
     ) -> None:
         self._upstream = upstream
         self._scheduled = scheduled
@@ -34,10 +35,7 @@ class Proxy:
         self._prefixes = [path for path in own if path.endswith("/")]
         self._api_key = api_key
         self._rejected = rejected
-        self._open = 0
-        self.idle = asyncio.Event()
-        """Set while no exchange is open."""
-        self.idle.set()
+        self._traffic = traffic
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
@@ -45,15 +43,9 @@ class Proxy:
         own = self._own.get(path) or next((self._own[p] for p in self._prefixes if path.startswith(p)), None)
         if own is not None:
             return await own(request)
-        self._open += 1
-        self.idle.clear()
-        try:
+        with self._traffic.exchange():
             surface = SURFACES.get(path) if request.method == "POST" else None
             return await (self._pass(request) if surface is None else self._scheduled(request, surface))
-        finally:
-            self._open -= 1
-            if not self._open:
-                self.idle.set()
 
     async def _pass(self, request: web.BaseRequest) -> web.StreamResponse:
         headers = to_engine(request.raw_headers, api_key=self._api_key)

@@ -7,7 +7,7 @@ import logging
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,10 +34,13 @@ from sagesched_sidecar.scheduled import Scheduler
 from sagesched_sidecar.seed import learn_from_file
 from sagesched_sidecar.settings_file import Loaded
 from sagesched_sidecar.telemetry import GateCollector, Telemetry
+from sagesched_sidecar.tls import read_tls
+from sagesched_sidecar.traffic import Traffic
 from sagesched_sidecar.upstream import MAX_HEADER_BYTES, Upstream
 
 if TYPE_CHECKING:
     from sagesched.embed import Embedder
+    from sagesched_sidecar.rpc.door import Door
 
 LAST_WORDS_SECONDS = 0.25
 """After the drain: what answers that are being written get to be sent."""
@@ -56,7 +59,10 @@ class Sidecar(NamedTuple):
     monitor: EngineMonitor
     live: LiveSettings
     history: DurableHistory
+    traffic: Traffic
     address: tuple[str, int]
+    rpc: "Door | None"
+    """The gRPC door; None where it stays shut."""
 
 
 @asynccontextmanager
@@ -81,15 +87,51 @@ async def running(options: Options, embedder: "Embedder") -> AsyncIterator[Sidec
     _keep_up(live, gate, monitor, prompts, telemetry)
     async with history.loaded_into(ranking), Upstream(options.upstream) as upstream:
         scheduler = Scheduler(admission, upstream, desk, live, api_key=options.api_key)
-        proxy = Proxy(upstream, scheduler, admin.handlers(), api_key=options.api_key, rejected=telemetry.rejected_for)
-        watching = [asyncio.create_task(task) for task in (monitor.run(), live.watch(options.settings_poll_s))]
-        try:
-            async with _listening(proxy, options.host, options.port, telemetry.rejected_for) as address:
-                yield Sidecar(proxy, gate, admin, monitor, live, history, address)
-        finally:
-            for task in watching:
-                task.cancel()
-            prompts.close()
+        traffic = Traffic()
+        proxy = Proxy(
+            upstream,
+            scheduler,
+            admin.handlers(),
+            api_key=options.api_key,
+            rejected=telemetry.rejected_for,
+            traffic=traffic,
+        )
+        async with AsyncExitStack() as stack:
+            stack.callback(prompts.close)
+            rpc: Door | None = None
+            if settings.grpc.listen:
+                rpc = await stack.enter_async_context(_rpc_door(live, admission, desk, traffic, admin))
+
+            def seen() -> None:
+                if rpc is not None:
+                    rpc.health.look(ready=admin.ready)
+
+            for task in (monitor.run(seen), live.watch(options.settings_poll_s)):
+                stack.callback(asyncio.create_task(task).cancel)
+            listening = _listening(proxy, options.host, options.port, telemetry.rejected_for)
+            address = await stack.enter_async_context(listening)
+            yield Sidecar(proxy, gate, admin, monitor, live, history, traffic, address, rpc)
+
+
+@asynccontextmanager
+async def _rpc_door(
+    live: LiveSettings, admission: Admission, desk: OrderDesk, traffic: Traffic, admin: Admin
+) -> AsyncIterator["Door"]:
+    """The gRPC door; nothing of grpc is loaded before."""
+    from sagesched_sidecar.rpc.door import open_door
+    from sagesched_sidecar.rpc.introspection import Introspection
+    from sagesched_sidecar.rpc.scheduling import Scheduling
+
+    dimensions = admission.gate.ranking.predictor.window.dimensions
+    services = (
+        Scheduling(admission, desk, traffic, live, dimensions=dimensions),
+        Introspection(admin, admission.gate, admission.clock),
+    )
+    handlers = [service.handler() for service in services]
+    settings = live.now.settings.grpc
+    tls = read_tls(settings)
+    async with open_door(settings, tls, handlers, ready=admin.ready, last_words_s=LAST_WORDS_SECONDS) as door:
+        yield door
 
 
 def _keep_up(
@@ -138,17 +180,20 @@ async def serve(options: Options, embedder: "Embedder") -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.put_nowait, number)
     async with running(options, embedder) as sidecar:
-        host, port = sidecar.address
-        _say_ready(host, port, options.upstream)
+        _say_ready(sidecar, options.upstream)
         await signals.get()
         await drain(sidecar, sidecar.live.now.settings.server.drain_seconds, signals.get())
     _log.info("ended")
 
 
-def _say_ready(host: str, port: int, upstream: str) -> None:
+def _say_ready(sidecar: Sidecar, upstream: str) -> None:
     """One JSON line on stdout, whatever the log level: where the sidecar listens."""
+    host, port = sidecar.address
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    ready = {"event": "ready", "url": url, "listening": {"host": host, "port": port}, "upstream": upstream}
+    listening: dict[str, object] = {"host": host, "port": port}
+    if sidecar.rpc is not None:
+        listening["grpc"] = sidecar.rpc.addresses
+    ready = {"event": "ready", "url": url, "listening": listening, "upstream": upstream}
     print(json.dumps(ready), flush=True)
 
 
@@ -156,12 +201,14 @@ async def drain(sidecar: Sidecar, drain_s: float, at_once: Awaitable[object]) ->
     """Phase one: not ready, new requests get 503, open ones go on. Phase two, after `drain_s` or when `at_once` is
     done: what waits gets 503, and what still runs is cut by whoever closes the port."""
     _log.info("draining", extra={"seconds": drain_s})
+    if sidecar.rpc is not None:
+        await sidecar.rpc.health.drain()
     sidecar.admin.draining = True
     sidecar.gate.close(DRAINING)
-    over = [asyncio.ensure_future(at_once), asyncio.ensure_future(sidecar.proxy.idle.wait())]
+    over = [asyncio.ensure_future(at_once), asyncio.ensure_future(sidecar.traffic.idle.wait())]
     await asyncio.wait(over, timeout=drain_s, return_when=asyncio.FIRST_COMPLETED)
     for waiting in over:
         waiting.cancel()
     sidecar.gate.refuse_waiting(DRAINING)
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(sidecar.proxy.idle.wait(), LAST_WORDS_SECONDS)
+        await asyncio.wait_for(sidecar.traffic.idle.wait(), LAST_WORDS_SECONDS)

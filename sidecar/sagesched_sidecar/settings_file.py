@@ -12,6 +12,7 @@ import yaml
 
 from sagesched.revisions import RevisionName, decode_revisions
 from sagesched.settings import Settings, SettingsError, decode, digest
+from sagesched_sidecar.tls import read_tls
 
 MAX_FILE_BYTES = 2 << 20
 """Twice what a ConfigMap can hold."""
@@ -74,6 +75,7 @@ class Source(NamedTuple):
         settings = _with_flags(chosen.settings, self.flags)
         _check_seed(settings)
         _check_store(settings)
+        read_tls(settings.grpc)
         return Loaded(settings, digest(chosen.settings), chosen.revision, reading)
 
     def _document(self, content: bytes) -> Any:

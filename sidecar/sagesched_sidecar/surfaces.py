@@ -37,6 +37,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     choices: int = 1
     effort: str = ""
     tools: bool = False
+    asked_tokens: float | None = None
+    """The amount of output that the prompt asks for, where the client says it; else it is read from the prompt."""
 
 
 CUT = frozenset(

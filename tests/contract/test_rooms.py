@@ -24,10 +24,13 @@ ROOMS = {
     "sim": "sagesched_sim",
     "cli": "sagesched_cli",
 }
+WIRE = ["sagesched_client", "sagesched_pb"]
+"""The room `proto` has the contract, and the client that hosts may ship with it."""
 TOP_LEVEL = [path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")]
 NOT_IN_CORE = {"time", "os", "asyncio", "logging", "random", "datetime", "socket", "threading", "subprocess", "io"}
 CORE_MAY_USE = {"numpy", "msgspec"}
 HEAVY = {"torch", "transformers", "sentence_transformers", "tensorflow", "jax"}
+ONLY_IN_RPC = {"grpc", "grpc_health", "grpc_reflection", "google", "sagesched_pb"}
 
 
 def modules_of(room: str) -> list[Path]:
@@ -75,6 +78,10 @@ def test_operator_is_python_s() -> None:
 def test_a_room_holds_one_package(room: str) -> None:
     packages = [path.parent.name for path in (ROOT / room).glob("*/__init__.py")]
     assert packages == [ROOMS[room]]
+
+
+def test_the_wire_room_holds_the_contract_and_its_client() -> None:
+    assert sorted(path.parent.name for path in (ROOT / "proto").glob("*/__init__.py")) == WIRE
 
 
 @pytest.mark.parametrize("path", modules_of("core"), ids=lambda path: path.stem)
@@ -142,6 +149,15 @@ def test_loading_everything_asks_for_no_heavy_package() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[] []"
+
+
+def test_a_sidecar_without_a_grpc_address_loads_no_grpc() -> None:
+    code = f"import sys, sagesched_sidecar.server; print(sorted(set(sys.modules) & {ONLY_IN_RPC!r}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "[]", done.stderr
+    for path in modules_of("sidecar"):
+        if "rpc" not in path.relative_to(ROOT).parts:
+            assert not {top(module) for module, _ in imports(path)} & ONLY_IN_RPC, path
 
 
 def test_what_a_policy_is_given_has_no_place_for_a_true_length() -> None:

@@ -4,14 +4,11 @@ import asyncio
 
 import numpy as np
 import pytest
-from gate_world import DIMENSIONS, DONE, World
+from gate_world import DIMENSIONS, DONE
+from hall import Hall, Pages
 
-from sagesched.request import Outcome, Request
-from sagesched_sidecar.admission import Admission, Visit
+from sagesched.request import Outcome
 from sagesched_sidecar.gate import Refused
-from sagesched_sidecar.prompts import PromptEmbedder
-from sagesched_sidecar.records import Records
-from sagesched_sidecar.telemetry import Telemetry
 
 ENDS = {
     "finish": lambda visit: visit.finish(DONE),
@@ -19,55 +16,6 @@ ENDS = {
     "unmeasured": lambda visit: visit.leave(3, "unmeasured"),
     "fail": lambda visit: visit.fail(),
 }
-
-
-class AxisEmbedder:
-    """Every prompt is the same one."""
-
-    name = "axis"
-    dimensions = DIMENSIONS
-    blocking = False
-
-    def embed(self, text):
-        return np.eye(DIMENSIONS, dtype=np.float32)[0]
-
-
-class Pages:
-    """A journal that writes when the test says so."""
-
-    def __init__(self, broken=False):
-        self.written, self.broken = [], broken
-
-    def record(self, request, embedding, outcome):
-        if self.broken:
-            raise OSError("no space left on device")
-        self.written.append((request.id, outcome))
-        return asyncio.get_running_loop().create_future()
-
-
-class Hall:
-    """Admission with its world."""
-
-    def __init__(self, journal=None, **sections):
-        self.world = World("sjf", **sections)
-        self.telemetry, self.records = Telemetry(), Records()
-        prompts = PromptEmbedder(AxisEmbedder(), 1.0, self.telemetry.troubled)
-        self.admission = Admission(
-            self.world.gate, prompts, self.telemetry, self.records, clock=self.world.clock, journal=journal
-        )
-
-    def visit(self, which, **more) -> Visit:
-        request = Request(id=which, model="m", arrival_s=self.world.clock())
-        return self.admission.visit(request, more.pop("text", "a prompt"), body_bytes=8, door="/test", **more)
-
-    def value(self, name, **labels):
-        return self.telemetry.registry.get_sample_value(f"sagesched_{name}", labels)
-
-    def ended(self):
-        return {how: n for how in ("answered", "unmeasured", "left", "engine-error") if (n := self.requests(how))}
-
-    def requests(self, how):
-        return self.value("requests_total", outcome=how)
 
 
 @pytest.mark.parametrize("second", ENDS)
@@ -156,3 +104,34 @@ async def test_a_refused_visit_leaves_nothing_behind():
     waits.finish(DONE)
     assert hall.records.get("refused") is None
     hall.world.assert_empty()
+
+
+async def test_a_journal_that_fails_later_is_counted_too():
+    journal = Pages()
+    hall = Hall(journal)
+    visit = hall.visit("r")
+    await visit.enter()
+    await visit.settle()
+    visit.finish(DONE)
+    journal.writes[0].set_exception(OSError("gone"))
+    with pytest.raises(OSError, match="gone"):
+        await visit.taught()
+    await asyncio.sleep(0)
+    assert hall.value("fallback_total", reason="journal-error") == 1
+
+
+async def test_what_is_embedded_after_its_end_is_learnt_and_written():
+    journal = Pages()
+    hall = Hall(journal, blocking=True)
+    visit = hall.visit("r")
+    await visit.enter()
+    visit.begun()
+    visit.finish(DONE)
+    taught = asyncio.ensure_future(visit.taught())
+    async with asyncio.timeout(5):
+        while not journal.writes:
+            await asyncio.sleep(0.001)
+    assert not taught.done()
+    journal.writes[0].set_result(None)
+    assert await taught
+    assert journal.written == [("r", DONE)]

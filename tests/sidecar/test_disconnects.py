@@ -98,9 +98,9 @@ async def test_while_the_body_is_sent_nothing_is_admitted(start, client, fakes):
     _, writer = await asyncio.open_connection(*sidecar.address)
     writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
     await writer.drain()
-    await until(lambda: not sidecar.proxy.idle.is_set())
+    await until(lambda: not sidecar.traffic.idle.is_set())
     writer.close()
-    await until(sidecar.proxy.idle.is_set)
+    await until(sidecar.traffic.idle.is_set)
     assert engine.seen == []
     assert sidecar.gate.snapshot().running == 0
 
@@ -113,7 +113,7 @@ async def test_a_passed_through_exchange_is_aborted_too(start, client, fakes):
     writer.close()
     async with asyncio.timeout(LIMIT_S):
         await seen.closed.wait()
-    await until(sidecar.proxy.idle.is_set)
+    await until(sidecar.traffic.idle.is_set)
     assert seen.closed.is_set()
 
 
