@@ -4,9 +4,8 @@ A door decodes the request, opens a visit for it and says what the engine did. T
 waits for a turn, follows, lets history learn, and leaves counts, a record and a line in the log.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from sagesched.history import Vector
 from sagesched.predictor import Prediction
@@ -42,7 +41,7 @@ class Admission:
         self.clock = clock
         self.estimate = TokenEstimate()
         self._journal = journal or MemoryJournal()
-        self._written: asyncio.Future[None] | None = None
+        self._written: Awaitable[None] | None = None
         gate.ranking.learnt = self._write
 
     def visit(
@@ -66,7 +65,7 @@ class Admission:
         self.gate.ranking.learn_late(request, embedding, outcome)
         return await _survives(self.take_written())
 
-    def take_written(self) -> "asyncio.Future[None] | None":
+    def take_written(self) -> Awaitable[None] | None:
         """The write that the last record learnt has begun, once."""
         written, self._written = self._written, None
         return written
@@ -74,17 +73,9 @@ class Admission:
     def _write(self, request: Request, embedding: Vector, outcome: Outcome) -> None:
         try:
             self._written = self._journal.record(request, embedding, outcome)
-            self._written.add_done_callback(self._note_written)
         except Exception as error:  # a journal that fails costs no request
-            self._not_written(error)
-
-    def _note_written(self, written: "asyncio.Future[None]") -> None:
-        if not written.cancelled() and (error := written.exception()) is not None:
-            self._not_written(error)
-
-    def _not_written(self, error: BaseException) -> None:
-        self.telemetry.troubled("journal-error")
-        _log.warning("a record was not written", extra={"problem": type(error).__name__})
+            self.telemetry.troubled("journal-error")
+            _log.warning("a record was not written", extra={"problem": type(error).__name__})
 
 
 class Visit:
@@ -109,7 +100,7 @@ class Visit:
         self._foresight = Foresight(self, self._embed, admission.clock, inline=inline)
         self._place: Place | None = None
         self._ended = False
-        self.written: asyncio.Future[None] | None = None
+        self.written: Awaitable[None] | None = None
         """The write of what history learnt from it, where it learnt anything."""
 
     @property
@@ -209,10 +200,10 @@ class Visit:
             _log.debug("request ended", extra=_line(self._door, record))
 
 
-async def _survives(written: "asyncio.Future[None] | None") -> bool:
+async def _survives(written: Awaitable[None] | None) -> bool:
     if written is None:
         return False
-    await asyncio.shield(written)
+    await written
     return True
 
 

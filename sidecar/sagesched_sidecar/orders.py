@@ -73,10 +73,10 @@ class OrderDesk:
         self._ids.add(request.id)
         return request
 
-    def preview(self, ask: Ask, *, tenant: str, arrival_s: float) -> Request:
-        """A request that is not to be admitted, and so has neither an id of its own nor a class."""
+    def preview(self, ask: Ask, request_id: str, *, tenant: str, arrival_s: float) -> Request:
+        """A request that is not to be admitted, and so has no class. Without an id it gets one of its own."""
         return Request(
-            id="",
+            id=request_id or uuid.uuid4().hex,
             model=ask.model,
             tenant=tenant,
             prompt_tokens=self._prompt_tokens(ask),

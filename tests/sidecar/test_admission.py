@@ -106,20 +106,6 @@ async def test_a_refused_visit_leaves_nothing_behind():
     hall.world.assert_empty()
 
 
-async def test_a_journal_that_fails_later_is_counted_too():
-    journal = Pages()
-    hall = Hall(journal)
-    visit = hall.visit("r")
-    await visit.enter()
-    await visit.settle()
-    visit.finish(DONE)
-    journal.writes[0].set_exception(OSError("gone"))
-    with pytest.raises(OSError, match="gone"):
-        await visit.taught()
-    await asyncio.sleep(0)
-    assert hall.value("fallback_total", reason="journal-error") == 1
-
-
 async def test_what_is_embedded_after_its_end_is_learnt_and_written():
     journal = Pages()
     hall = Hall(journal, blocking=True)

@@ -78,6 +78,12 @@ async def test_those_who_wait_hear_how_they_move_up():
     hall.world.assert_empty()
 
 
+async def read_all(call):
+    """The answers, which have to be read before a client is told how the stream ended."""
+    async for told in call:
+        assert told.HasField("queued")
+
+
 async def dropped_while_waiting(client):
     async with client.admit(subject("x")) as stay:
         await asyncio.wait_for(anext(stay.places()), LIMIT_S)
@@ -87,8 +93,7 @@ async def closed_while_waiting(client):
     call = client.scheduling.Admit()
     await call.write(calls.AdmitRequest(ask=calls.Ask(subject=subject("x"))))
     await call.done_writing()
-    async for told in call:
-        assert told.HasField("queued")
+    await read_all(call)
     assert await call.code() is grpc.StatusCode.OK
 
 
@@ -102,8 +107,7 @@ async def expired_while_waiting(client):
     call = client.scheduling.Admit(timeout=0.05)
     await call.write(calls.AdmitRequest(ask=calls.Ask(subject=subject("x"))))
     with pytest.raises(grpc.aio.AioRpcError, match="DEADLINE_EXCEEDED"):
-        async for told in call:
-            assert told.HasField("queued")
+        await read_all(call)
 
 
 async def dropped_without_a_word(client):
@@ -275,6 +279,21 @@ async def test_what_was_served_elsewhere_teaches_and_takes_no_slot():
     assert [outcome.output_tokens for _, outcome in journal.written] == [77, 5]
     assert hall.ended() == {}
     hall.world.assert_empty()
+
+
+async def test_what_was_served_elsewhere_is_learnt_once_by_its_id():
+    journal = Pages()
+    hall = Hall(journal)
+    async with opened(hall) as client:
+        reports = [
+            asyncio.ensure_future(client.report(done(77), request_id="once", subject=subject("hello")))
+            for _ in range(2)
+        ]
+        await until(lambda: journal.writes)
+        journal.writes[0].set_result(None)
+        assert await asyncio.gather(*reports) == [True, True]
+    assert journal.written == [("once", Outcome(output_tokens=77))]
+    assert len(hall.world.gate.ranking.predictor.window) == 1
 
 
 async def test_too_many_streams_are_refused():

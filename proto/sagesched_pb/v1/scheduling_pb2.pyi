@@ -372,7 +372,9 @@ class ReportRequest(_message.Message):
     EVENT_FIELD_NUMBER: _builtins.int
     SUBJECT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """Of an open Admit stream; or of a request that was not admitted here, and then it may be empty."""
+    """Of an open Admit stream; or of a request that was not admitted here: given one, it is learnt once however often it
+    is reported.
+    """
     @_builtins.property
     def event(self) -> Global___Event: ...
     @_builtins.property

@@ -59,6 +59,11 @@ def refused(refusal: Refused) -> Failure:
     return Failure(code, refusal.reason, str(refusal), retry)
 
 
+def not_written() -> Failure:
+    """History has the record, and the disk has not."""
+    return Failure(grpc.StatusCode.INTERNAL, "not-written", "the record could not be written to disk")
+
+
 async def tell(context: "grpc.aio.ServicerContext[Any, Any]", failure: Failure) -> None:
     """End the call with it; raises what grpc raises to end a call."""
     binary = failure.status().SerializeToString()

@@ -1,5 +1,6 @@
 """From a function to a method of a service: bytes that do not decode, failures and bugs end a call in a known way."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
@@ -47,6 +48,31 @@ async def read(context: Context) -> Message | None:
         raise _not_a_message()
     assert isinstance(message, Message)
     return message
+
+
+class Line:
+    """A stream's answers, one write at a time, each finished whatever becomes of who wanted it: grpc can neither take
+    two at once nor end a call in the middle of one."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._writing: asyncio.Task[None] | None = None
+
+    async def write(self, message: Message) -> None:
+        """Send it after what is being sent."""
+        self._writing = asyncio.ensure_future(self._after(self._writing, message))
+        self._writing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(self._writing)
+
+    async def quiet(self) -> None:
+        """Wait until nothing is being sent."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    async def _after(self, earlier: "asyncio.Task[None] | None", message: Message) -> None:
+        if earlier is not None:
+            await asyncio.wait([earlier])
+        await self._context.write(message)
 
 
 async def _answered(answer: Callable[[Request], Awaitable[Message]], message: Request | Undecodable) -> Message:

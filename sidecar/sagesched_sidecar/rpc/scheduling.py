@@ -6,14 +6,14 @@ from collections import OrderedDict
 import grpc
 from google.protobuf.message import Message
 
-from sagesched.request import Request
+from sagesched.request import Outcome, Request
 from sagesched_pb.v1 import scheduling_pb2 as calls
 from sagesched_sidecar.admission import Admission
 from sagesched_sidecar.live import LiveSettings
 from sagesched_sidecar.orders import OrderDesk
 from sagesched_sidecar.rpc.asks import Asked, SubjectReader, checked_id, outcome_of
 from sagesched_sidecar.rpc.board import Board
-from sagesched_sidecar.rpc.failures import Failure, Violation
+from sagesched_sidecar.rpc.failures import Failure, Violation, not_written
 from sagesched_sidecar.rpc.methods import Context, Method, read, stream, unary
 from sagesched_sidecar.rpc.predictions import predicted
 from sagesched_sidecar.rpc.stay import Stay
@@ -24,7 +24,7 @@ DOOR = f"/{NAME}/Admit"
 FIRST_MESSAGE_S = 10.0
 """A stream that has asked for nothing by then is ended."""
 REMEMBERED = 1000
-"""Stays that have ended and whose reports may still be repeated."""
+"""Requests that have ended and whose reports may still be repeated."""
 
 
 class Scheduling:
@@ -42,6 +42,7 @@ class Scheduling:
         self._streams = 0
         self._stays: dict[str, Stay] = {}
         self._ended: OrderedDict[str, Stay] = OrderedDict()
+        self._taught: OrderedDict[str, asyncio.Task[bool]] = OrderedDict()
 
     def handler(self) -> grpc.GenericRpcHandler:
         """The service as the server takes it."""
@@ -54,7 +55,7 @@ class Scheduling:
 
     async def _predict(self, message: calls.PredictRequest) -> Message:
         asked = self._reader.read(message.subject)
-        request = self._desk.preview(asked.ask, tenant=asked.tenant, arrival_s=self._admission.clock())
+        request = self._desk.preview(asked.ask, "", tenant=asked.tenant, arrival_s=self._admission.clock())
         embedding = asked.embedding
         if embedding is None and asked.text is not None:
             embedding = await self._admission.embedder.embed(asked.text)
@@ -118,11 +119,26 @@ class Scheduling:
                 )
             if outcome is None:
                 raise Violation("event", "must be completion or departure where subject is given")
-            asked = self._reader.read(message.subject)
-            request = self._desk.preview(asked.ask, tenant=asked.tenant, arrival_s=self._admission.clock())
-            return calls.ReportResponse(
-                learnt=await self._admission.teach(request, asked.text, asked.embedding, outcome)
-            )
+            checked_id(message.request_id)
+            return calls.ReportResponse(learnt=await self._teach(message, outcome))
+
+    async def _teach(self, message: calls.ReportRequest, outcome: Outcome) -> bool:
+        """A request that was served elsewhere; one that is reported again by its id is learnt once."""
+        asked = self._reader.read(message.subject)
+        request = self._desk.preview(
+            asked.ask, message.request_id, tenant=asked.tenant, arrival_s=self._admission.clock()
+        )
+        teaching = self._taught.get(request.id)
+        if teaching is None:
+            work = self._admission.teach(request, asked.text, asked.embedding, outcome)
+            teaching = self._taught[request.id] = asyncio.ensure_future(work)
+            teaching.add_done_callback(lambda done: done.cancelled() or done.exception())
+            if len(self._taught) > REMEMBERED:
+                self._taught.popitem(last=False)
+        try:
+            return await asyncio.shield(teaching)
+        except Exception as error:  # whatever a journal raises
+            raise not_written() from error
 
 
 async def _first(context: Context) -> calls.Ask:

@@ -12,8 +12,8 @@ from sagesched_sidecar.admission import Visit
 from sagesched_sidecar.gate import Refused
 from sagesched_sidecar.rpc.asks import outcome_of
 from sagesched_sidecar.rpc.board import Board, Watch
-from sagesched_sidecar.rpc.failures import Failure, Violation, refused
-from sagesched_sidecar.rpc.methods import Context, read
+from sagesched_sidecar.rpc.failures import Failure, Violation, not_written, refused
+from sagesched_sidecar.rpc.methods import Context, Line, read
 
 
 class Stay:
@@ -33,8 +33,15 @@ class Stay:
 
     async def talk(self, context: Context) -> None:
         """The stream from its ask to its end. Raises Failure; being cancelled gives the slot back."""
+        line = Line(context)
+        try:
+            await self._talk(context, line)
+        finally:
+            await line.quiet()
+
+    async def _talk(self, context: Context, line: Line) -> None:
         entering = _begun(self._visit.enter())
-        telling = _begun(self._wait_and_tell(context, entering))
+        telling = _begun(self._wait_and_tell(line, entering))
         hearing = _begun(self._hear(context))
         try:
             await _first_of(telling, hearing)
@@ -44,7 +51,7 @@ class Stay:
             if hearing.done():
                 hearing.result()
             if self._ending is not None:
-                await context.write(calls.AdmitResponse(ended=calls.Ended(learnt=await self._learnt())))
+                await line.write(calls.AdmitResponse(ended=calls.Ended(learnt=await self._learnt())))
         finally:  # nothing is awaited here: a call may be cancelled more than once
             for task in (entering, telling, hearing):
                 task.cancel()
@@ -74,8 +81,8 @@ class Stay:
     async def _learnt(self) -> bool:
         try:
             return await asyncio.shield(self._over)
-        except OSError as error:
-            raise Failure(grpc.StatusCode.INTERNAL, "not-written", "the record could not be written to disk") from error
+        except Exception as error:  # whatever a journal raises
+            raise not_written() from error
 
     async def _end(self, event: calls.Event) -> None:
         try:
@@ -103,19 +110,19 @@ class Stay:
                 raise Violation("message", "must be event: the request has been asked for already")
             await self.apply(message.event)
 
-    async def _wait_and_tell(self, context: Context, entering: "asyncio.Future[None]") -> None:
+    async def _wait_and_tell(self, line: Line, entering: "asyncio.Future[None]") -> None:
         await asyncio.sleep(0)
         with self._board.watch(self._visit.request.id) as watch:
             while not entering.done():
-                await self._tell_place(context, watch, entering)
+                await self._tell_place(line, watch, entering)
         try:
             entering.result()
         except Refused as refusal:
             raise refused(refusal) from None
-        await context.write(calls.AdmitResponse(granted=self._granted()))
+        await line.write(calls.AdmitResponse(granted=self._granted()))
         self._visit.begun()
 
-    async def _tell_place(self, context: Context, watch: Watch, entering: "asyncio.Future[None]") -> None:
+    async def _tell_place(self, line: Line, watch: Watch, entering: "asyncio.Future[None]") -> None:
         """Wait until the place changes or the turn comes, and tell the place."""
         changing = asyncio.ensure_future(watch.changed.wait())
         try:
@@ -128,7 +135,7 @@ class Stay:
         place = calls.Queued(
             request_id=self._visit.request.id, position=watch.position, predicted_tokens=watch.predicted_tokens
         )
-        await context.write(calls.AdmitResponse(queued=place))
+        await line.write(calls.AdmitResponse(queued=place))
 
     def _granted(self) -> calls.Granted:
         ticket = self._visit.place.ticket
