@@ -23,6 +23,8 @@ from sagesched_sidecar.rpc.failures import Failure
 
 METHODS = ("Predict", "Admit", "Report")
 SECRET = "zanzibar-marmalade"
+WROTE_TO_AN_ENDED_CALL = "Internal error from Core"
+"""What grpc's own client makes of a write that the server's end of the call has overtaken."""
 
 
 def details_of(error, kind):
@@ -225,7 +227,8 @@ async def test_fuzzed_messages_end_in_a_known_way_and_leak_nothing(rpc):
             call = rpc._channel.unary_unary(path)(data)
         with contextlib.suppress(grpc.aio.AioRpcError):
             await (_drained(call) if method == "Admit" else call)
-        seen.add((await call.code()).name)
+        if await call.details() != WROTE_TO_AN_ENDED_CALL:
+            seen.add((await call.code()).name)
     assert seen <= known
     assert {"OK", "INVALID_ARGUMENT"} <= seen
     async with asyncio.timeout(20):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sagesched.history import Vector
+from sagesched.lengths import FloatArray
 from sagesched.request import Outcome
 from sagesched_pb.v1 import prediction_pb2 as wire
 from sagesched_pb.v1 import scheduling_pb2 as calls
@@ -37,7 +38,7 @@ class SubjectReader:
         wrong = [*_names(subject, path), *_amounts(subject, path)]
         embedding = None
         if subject.HasField("embedding"):
-            values = np.array(subject.embedding.values, dtype=np.float32)
+            values = np.array(subject.embedding.values, dtype=np.float64)
             embedding = self._unit(values)
             if embedding is None:
                 wrong.append(Violation(f"{path}.embedding.values", self._wanted(values.size)))
@@ -46,9 +47,8 @@ class SubjectReader:
         text = subject.text if subject.HasField("text") else None
         return Asked(_ask(subject, text), text, embedding, subject.tenant)
 
-    def _unit(self, values: Vector) -> Vector | None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            norm = float(np.linalg.norm(values.astype(np.float64)))
+    def _unit(self, values: FloatArray) -> Vector | None:
+        norm = float(np.linalg.norm(values))
         if values.size != self._dimensions or not math.isfinite(norm) or norm == 0:
             return None
         return (values / norm).astype(np.float32)
