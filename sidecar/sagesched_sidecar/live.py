@@ -89,6 +89,9 @@ class LiveSettings:
         except SettingsError as error:
             self._tell("unreadable" if reading.problem else "refused", str(error))
             return
+        except Exception as error:  # a file of a form that nobody thought of is refused like any other wrong one
+            self._tell("refused", f"the file: cannot be understood ({type(error).__name__})")
+            return
         self._take_over(loaded)
 
     def _load(self, reading: Reading) -> Loaded:

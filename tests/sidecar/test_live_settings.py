@@ -179,6 +179,20 @@ async def test_when_one_part_fails_all_have_the_old_settings_again(tmp_path):
     assert (live.last.result, last[-1]) == ("applied", 6)
 
 
+async def test_a_file_of_a_form_that_nobody_thought_of_is_refused(tmp_path, monkeypatch):
+    file = tmp_path / "settings.yaml"
+    live = beginning(file)
+
+    def fails(*_):
+        raise RecursionError
+
+    monkeypatch.setattr(Source, "load", fails)
+    file.write_text("queue: {maxRequests: 5}")
+    await live.look()
+    assert (live.last.result, live.now.settings) == ("refused", Settings())
+    assert "RecursionError" in live.last.problem
+
+
 async def test_a_success_has_a_time_and_a_failure_keeps_it(tmp_path):
     file, clock = tmp_path / "settings.yaml", [100.0]
     file.write_text("{}")
