@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sagesched_client import Client, subject
+from sagesched_pb.v1 import scheduling_pb2 as calls
 
 TLS = Path(__file__).parent.parent / "fakes" / "tls"
 SECRET = "zanzibar-marmalade"
@@ -51,6 +52,29 @@ async def test_a_stream_a_drain_and_no_prompt_in_the_logs(tmp_path):
     assert "request ended" in log
     assert SECRET not in log
     assert not path.exists()
+
+
+async def test_what_a_report_has_returned_for_is_there_after_a_kill(tmp_path):
+    settings = tmp_path / "settings.json"
+    history = {"store": "embedded", "path": str(tmp_path / "history")}
+    settings.write_text(json.dumps({"history": history, "grpc": {"listen": ["127.0.0.1:0"]}}))
+    event = calls.Event(completion=calls.Completion(output_tokens=77))
+    child, addresses = await begun("--settings", str(settings))
+    async with asyncio.timeout(60), Client(addresses[0]) as client:
+        learnt = await asyncio.gather(
+            *(client.report(event, request_id=f"r{k}", subject=subject("hello", model="m")) for k in range(20))
+        )
+        async with client.admit(subject("hello", model="m")) as stay:
+            await stay.turn()
+            learnt.append(await stay.finish(78))
+        child.kill()
+        await child.wait()
+    assert learnt == [True] * 21
+    child, addresses = await begun("--settings", str(settings))
+    async with asyncio.timeout(60), Client(addresses[0]) as client:
+        assert (await client.status()).history_rows == 21
+        child.send_signal(signal.SIGTERM)
+        assert await child.wait() == 0
 
 
 async def test_a_second_process_cannot_have_the_same_port():
