@@ -1,4 +1,4 @@
-# Everything runs in .venv, made from the lock files; caches of pip stay where pip keeps them. No target changes the system.
+# Everything but a real vLLM runs in .venv, made from the lock files; caches of pip stay where pip keeps them. No target changes the system.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -45,6 +45,10 @@ format: .venv/dev.stamp ## what ruff can put right by itself
 
 bench: .venv/dev.stamp ## prediction, proxy, streaming and queue against their limits; writes build/bench.json
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-engine: .venv/dev.stamp .venv/sharegpt.stamp ## five orders in a real vLLM on the same arrivals, over an hour; writes build/bench-engine.json
+	@$(BIN)/python scripts/engine_environment.py make
+	@$(BIN)/python -m bench.engine $(ARGS)
 
 test-soak: .venv/dev.stamp ## 10,000 requests under faults, 1,000 swaps of settings, a million broken streams; bounded in time
 	@$(BIN)/python -m pytest tests/soak -m soak -s $(ARGS)

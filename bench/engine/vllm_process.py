@@ -57,7 +57,7 @@ class VllmProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=os.environ | own | (environment or {}),
+                env=os.environ | own | dict(environment or {}),
                 start_new_session=True,  # its workers end with it: they are one group
                 preexec_fn=end_with_parent,
             )

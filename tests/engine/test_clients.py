@@ -39,7 +39,7 @@ async def test_the_openai_client(fcfs: RealEngine, before: Any) -> None:
 async def test_the_anthropic_client(fcfs: RealEngine, before: Any) -> None:
     sidecar = await before(fcfs.url)
     async with anthropic.AsyncAnthropic(base_url=base(sidecar), api_key="none", max_retries=0) as client:
-        asked: Any = {"model": MODEL, "messages": ASKED, "max_tokens": TOKENS, "temperature": 0}
+        asked: Any = {"model": MODEL, "messages": ASKED, "max_tokens": TOKENS, "extra_body": {"temperature": 0}}
         whole = await client.messages.create(**asked)
         async with client.messages.stream(**asked) as stream:
             text = "".join([part async for part in stream.text_stream])

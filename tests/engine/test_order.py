@@ -2,13 +2,32 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_asks import ask, base, completion, until
-from real_engine import SLOTS, RealEngine
+from real_engine import MODEL, SLOTS, RealEngine
 
+WORDS = ["alpha", "bravo", "cobra", "delta", "ember"]
 LENGTHS = [160, 20, 120, 40, 80]
+BY_LENGTH = [str(number) for number in sorted(range(len(LENGTHS)), key=LENGTHS.__getitem__)]
+
+
+def earlier(file: Path) -> Path:
+    """A seed file that knows a length for each word."""
+    rows = [
+        {"prompt": f"{word} " * 12, "output_tokens": length, "model": MODEL}
+        for word, length in zip(WORDS, LENGTHS, strict=True)
+        for _ in range(60)
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def short(number: int) -> dict[str, Any]:
+    """A prompt of one word. Its answer is over soon, but its cap is far: the cap caps predictions too."""
+    return completion(f"{WORDS[number]} " * 12, 400, stop=[" ", "a", "e", "o"])
 
 
 async def fill(http: Any, engine: RealEngine, name: str) -> list[asyncio.Task[Any]]:
@@ -45,25 +64,17 @@ async def test_a_body_s_priority_orders_the_engine_s_queue_only_by_that_policy(
 
 async def test_gate_mode_admits_what_is_short_first(fcfs: RealEngine, http: Any, before: Any, tmp_path: Any) -> None:
     """The prompts say nothing but a word; the history knows how long answers to that word are."""
-    words = ["alpha", "bravo", "cobra", "delta", "ember"]
-    seed = tmp_path / "seed.jsonl"
-    rows = [
-        {"prompt": f"{word} " * 12, "output_tokens": length, "model": "smollm2"}
-        for word, length in zip(words, LENGTHS, strict=True)
-        for _ in range(60)
-    ]
-    seed.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    seed = earlier(tmp_path / "seed.jsonl")
     sidecar = await before(
         fcfs.url, {"engine": {"slots": 1}, "history": {"seedFile": str(seed)}, "scheduling": {"boost": 0}}
     )
     url = base(sidecar)
     tasks = [asyncio.create_task(ask(http, url, "gate-fill-x", completion("Once", 40)))]
     await until(http, fcfs.url, running=1)
-    for number, word in enumerate(words):
-        tasks.append(asyncio.create_task(ask(http, url, f"gate-{number}-x", completion(f"{word} " * 12, 4))))
+    for number in range(len(WORDS)):
+        tasks.append(asyncio.create_task(ask(http, url, f"gate-{number}-x", short(number))))
         async with asyncio.timeout(20):
             while sidecar.gate.snapshot().waiting <= number:
                 await asyncio.sleep(0.01)
     await asyncio.gather(*tasks)
-    by_length = sorted(range(len(LENGTHS)), key=LENGTHS.__getitem__)
-    assert order(fcfs, "gate") == [str(number) for number in by_length]
+    assert order(fcfs, "gate") == BY_LENGTH

@@ -1,0 +1,54 @@
+"""What the engine's /metrics says while it works."""
+
+import asyncio
+import re
+from typing import NamedTuple
+
+import aiohttp
+from bench.engine.policies import SLOTS
+
+INTERVAL_S = 0.5
+_SAMPLE = re.compile(r"^(vllm:\w+)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
+
+
+class Reading(NamedTuple):
+    """One look."""
+
+    at_s: float
+    running: float
+    waiting: float
+    generated_tokens: float
+    preemptions: float
+
+
+async def read(http: aiohttp.ClientSession, url: str) -> Reading:
+    """A look now."""
+    async with http.get(f"{url}/metrics") as answer:
+        text = await answer.text()
+    found: dict[str, float] = {}
+    for name, value in _SAMPLE.findall(text):
+        found[name] = found.get(name, 0.0) + float(value)
+    return Reading(
+        asyncio.get_running_loop().time(),
+        found["vllm:num_requests_running"],
+        found["vllm:num_requests_waiting"],
+        found["vllm:generation_tokens_total"],
+        found["vllm:num_preemptions_total"],
+    )
+
+
+async def watch(url: str, seen: list[Reading]) -> None:
+    """Look until cancelled."""
+    async with aiohttp.ClientSession() as http:
+        while True:
+            seen.append(await read(http, url))
+            await asyncio.sleep(INTERVAL_S)
+
+
+def full_rate(seen: list[Reading]) -> float:
+    """Output tokens a second while every place was taken and others waited. Raises ValueError where that never was."""
+    full = [reading for reading in seen if reading.running >= SLOTS and reading.waiting > 0]
+    if len(full) < 10:
+        raise ValueError("the engine was not full for long enough to measure its capacity; ask for more requests")
+    first, last = full[0], full[-1]
+    return (last.generated_tokens - first.generated_tokens) / (last.at_s - first.at_s)
