@@ -117,7 +117,7 @@ def _column(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     gate, engine, past = status["gate"], status["engine"], Between(*(one[name] for name in Between._fields))
     yield "state", _state(status)
     yield "mode", f"{status.get('mode', 'gate')}, {status['policy']}"
-    yield "settings", status["settings_digest"]
+    yield "settings", f"{status['settings_digest']} {(status.get('settings') or {}).get('revision') or ''}".rstrip()
     yield "requests/s", cells.rate(past.requests_per_s)
     yield "output tokens/s", cells.rate(past.output_tokens_per_s)
     yield "refused/s", cells.rate(past.rejected_per_s)

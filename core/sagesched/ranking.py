@@ -10,6 +10,7 @@ import msgspec
 
 from sagesched.beside import Beside
 from sagesched.calibration import ServiceUnit, Unit
+from sagesched.cost import Cost
 from sagesched.explanation import Explanation, explain
 from sagesched.gittins import Stopping
 from sagesched.history import NO_NEIGHBOURS, HistoryWindow, Vector
@@ -183,7 +184,7 @@ class Ranking:
     def finish(self, request_id: str, outcome: Outcome, now_s: float) -> Finished:
         """It ended with that output; history learns from it."""
         ticket = self._tickets[request_id]
-        cost = ticket.belief.cost.total(float(outcome.output_tokens)) * ticket.request.features.choices
+        cost = self._cost_of(ticket.request, outcome)
         if ticket.started_s is not None and outcome.output_tokens > 0:
             ran_s = ticket.ran_s + now_s - ticket.started_s
             self._service.completion(cost, ran_s / outcome.output_tokens, now_s)
@@ -246,6 +247,15 @@ class Ranking:
         belief = Belief(ticket.request, ticket.prediction.distribution, self._stopping, self._settings.scheduling)
         belief.generated_tokens = ticket.belief.generated_tokens
         return belief
+
+    def _cost_of(self, request: Request, outcome: Outcome) -> float:
+        """What it has cost, by the engine's own counts where it gave them."""
+        prompt_tokens = request.prompt_tokens if outcome.prompt_tokens is None else outcome.prompt_tokens
+        uncached = request.uncached_tokens
+        if outcome.cached_tokens is not None:
+            uncached = max(0, prompt_tokens - outcome.cached_tokens)
+        cost = Cost.of(prompt_tokens, alpha=self._settings.scheduling.alpha, uncached_tokens=uncached)
+        return cost.total(float(outcome.output_tokens)) * request.features.choices
 
     def _rank(self, request: Request, score: Score) -> Rank:
         return Rank(request.priority, self._policy.key(request, score, self._unit), request.arrival_s, request.id)

@@ -44,5 +44,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
     prompt_tokens: int | None = None
     """The engine's own count, where it gave one."""
+    cached_tokens: int | None = None
+    """Of the prompt's tokens, those that a prefix cache held, where the engine said so."""
     censored: bool = False
     """True when the output was cut (finish_reason `length`, abort, disconnect): the true length is at least this."""

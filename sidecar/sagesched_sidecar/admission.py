@@ -186,6 +186,8 @@ class Visit:
         if self._foresight.seconds is not None:
             shared.telemetry.predicted(ticket, self._foresight.seconds)
         shared.telemetry.ended(ended)
+        if outcome is not None:
+            shared.telemetry.spent(request, outcome)
         if outcome is not None and outcome.prompt_tokens is not None and self._text is not None:
             shared.estimate.learn(request.model, len(self._text), outcome.prompt_tokens)
         record = Record(

@@ -80,6 +80,7 @@ class Serving:
             Outcome(
                 output_tokens=meter.output_tokens,
                 prompt_tokens=usage.prompt_tokens if usage else None,
+                cached_tokens=usage.cached_tokens if usage else None,
                 censored=bool(meter.cut),
             )
         )

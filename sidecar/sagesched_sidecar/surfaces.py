@@ -12,10 +12,13 @@ MAX_CHOICES = 4096
 
 
 class Usage(NamedTuple):
-    """The engine's own count. Output tokens of all choices together; None where it did not say."""
+    """The engine's own count. Output tokens of all choices together, reasoning and tool calls among them; None where it
+    did not say."""
 
     prompt_tokens: int | None
     output_tokens: int | None
+    cached_tokens: int | None = None
+    """Of the prompt's tokens, those that a prefix cache held."""
 
     def over(self, earlier: "Usage | None") -> "Usage":
         """This report, filled up with what an earlier one of the same answer said."""
@@ -23,7 +26,8 @@ class Usage(NamedTuple):
             return self
         prompt = earlier.prompt_tokens if self.prompt_tokens is None else self.prompt_tokens
         output = earlier.output_tokens if self.output_tokens is None else self.output_tokens
-        return Usage(prompt, output)
+        cached = earlier.cached_tokens if self.cached_tokens is None else self.cached_tokens
+        return Usage(prompt, output, cached)
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +46,10 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CUT = frozenset(
-    {"length", "max_tokens", "model_context_window_exceeded", "abort", "error", "content_filter", "refusal"}
+    {
+        *("length", "max_tokens", "model_context_window_exceeded", "abort", "error", "content_filter", "refusal"),
+        *("repetition", "pause_turn"),
+    }
 )
 """Finish reasons of an answer that would have gone on: its length is censored."""
 MAX_NAME_CHARACTERS = 256
@@ -174,7 +181,9 @@ class Responses(Surface):
         )
 
     def failed(self, document: Document) -> bool:
-        return document.get("type") == "error" or isinstance(_response(document).get("error"), dict)
+        response = _response(document)
+        failed = isinstance(response.get("error"), dict) or response.get("status") == "failed"
+        return failed or document.get("type") == "error"
 
     def _prompt(self, body: Document) -> Iterator[str]:
         yield from _texts(body.get("instructions"))
@@ -201,7 +210,7 @@ class Messages(Surface):
 
     path = "/v1/messages"
     anthropic = True
-    text_marks = (b"event: content_block_delta",)
+    text_marks = (b"event: content_block_delta", b"event:content_block_delta")
 
     def usage(self, document: Document) -> Usage | None:
         message = document.get("message")
@@ -209,8 +218,8 @@ class Messages(Surface):
         found = _usage(usage, "input_tokens", "output_tokens")
         if usage is None or found is None or found.prompt_tokens is None:
             return found
-        cached = sum(_count(usage.get(f"cache_{kind}_input_tokens")) or 0 for kind in ("read", "creation"))
-        return found._replace(prompt_tokens=found.prompt_tokens + cached)
+        read, made = (_count(usage.get(f"cache_{kind}_input_tokens")) for kind in ("read", "creation"))
+        return Usage(found.prompt_tokens + (read or 0) + (made or 0), found.output_tokens, read)
 
     def cut(self, document: Document) -> bool | None:
         delta = document.get("delta")
@@ -244,7 +253,9 @@ def _response(document: Document) -> Document:
 def _usage(value: Any, prompt: str, output: str) -> Usage | None:
     if not isinstance(value, dict):
         return None
-    return Usage(_count(value.get(prompt)), _count(value.get(output)))
+    details = value.get(f"{prompt}_details")
+    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    return Usage(_count(value.get(prompt)), _count(value.get(output)), cached)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from sagesched.request import Outcome, Request
 from sagesched.scoreboard import Turn
 from sagesched.ticket import Ticket
 from sagesched_sidecar.gate import Gate
@@ -78,6 +79,9 @@ class Telemetry:
         self.dispatched = self._counter("dispatch_total", "Requests sent to the engine", "reason")
         self.rejected = self._counter("rejected_total", "Answers of the sidecar's own", "reason")
         self.requests = self._counter("requests_total", "Scheduled requests, by how they ended", "outcome")
+        self.output_tokens = self._counter("output_tokens_total", "Output tokens of answered requests, all choices")
+        self.prompt_tokens = self._counter("prompt_tokens_total", "Prompt tokens of answered requests")
+        self.cached_tokens = self._counter("cached_prompt_tokens_total", "Of them, those that a prefix cache held")
         self.aborts = self._counter("upstream_abort_total", "Engine connections closed early", "cause")
         self.overhead = self._histogram(
             "proxy_overhead_seconds", "From a whole request to the gate's door", _FAST_SECONDS
@@ -147,6 +151,12 @@ class Telemetry:
         self.predictions.labels(source).inc()
         self.embedding.labels("timeout" if ticket.embedding is None else _rests_on(source)).observe(embedding_s)
         self.neighbours.observe(ticket.prediction.neighbours.rows.size)
+
+    def spent(self, request: Request, outcome: Outcome) -> None:
+        """An answered request had so many tokens, by the engine's count where it gave one."""
+        self.output_tokens.inc(outcome.output_tokens * request.features.choices)
+        self.prompt_tokens.inc(request.prompt_tokens if outcome.prompt_tokens is None else outcome.prompt_tokens)
+        self.cached_tokens.inc(outcome.cached_tokens or 0)
 
     def ended(self, ended: Ended) -> None:
         """How a request ended and how good its prediction was; a cut answer does not tell."""

@@ -389,3 +389,16 @@ def test_an_explanation_names_neighbours_and_numbers(ranking_of: Callable[..., R
     runs = ranking.explain("r")
     assert (runs.phase, runs.ahead, runs.generated_tokens) == ("running", None, 2000)
     assert runs.mean_tokens > 0
+
+
+@pytest.mark.parametrize(("cached", "mean_cost"), [(None, 1250.0), (80, 1090.0), (200, 1050.0)])
+def test_what_the_cache_held_is_not_paid_for(
+    ranking_of: Callable[..., Ranking], vector: Callable[[int], Vector], cached: int | None, mean_cost: float
+) -> None:
+    """100 prompt tokens and 10 of output: 1,050 of KV, and two for each prompt token that had to be computed."""
+    ranking = ranking_of(scheduling={"alpha": 2})
+    for n in range(10):
+        ranking.admit(Request(id=str(n), prompt_tokens=50), vector(1), 0.0)
+        ranking.start(str(n), 0.0)
+        ranking.finish(str(n), Outcome(output_tokens=10, prompt_tokens=100, cached_tokens=cached), 1.0)
+    assert ranking.unit.mean_cost == pytest.approx(mean_cost)

@@ -12,7 +12,10 @@ from sagesched.scoring import MIXTURE, Score
 SECRET = "zanzibar"
 CHAT = json.dumps({"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": SECRET}]}).encode()
 ANSWER = json.dumps(
-    {"choices": [{"finish_reason": "stop"}], "usage": {"prompt_tokens": 40, "completion_tokens": 6}}
+    {
+        "choices": [{"finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 40, "completion_tokens": 6, "prompt_tokens_details": {"cached_tokens": 32}},
+    }
 ).encode()
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(ANSWER), ANSWER)
 
@@ -167,6 +170,8 @@ async def test_metrics_parse_and_count(start, client, fakes):
                  "proxy_overhead_seconds", "upstream_abort", "build_info", "prediction_skill", "prediction_crps_tokens",
                  "prediction_coverage", "prediction_pit_share", "prediction_scored", "fallback_active"):  # fmt: skip
         assert f"sagesched_{name}" in found
+    spent = [found[f"sagesched_{kind}_tokens"].samples[0].value for kind in ("output", "prompt", "cached_prompt")]
+    assert spent == [12.0, 80.0, 64.0]
     assert found["sagesched_unknown_class"].samples[0].value == 1.0
     assert found["sagesched_history_points"].samples[0].value == 2.0
 

@@ -158,7 +158,7 @@ def test_messages():
         (
             MESSAGES,
             {"stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 2, "cache_read_input_tokens": 5}},
-            (6, 2),
+            (6, 2, 5),
             False,
         ),
         (
