@@ -7,13 +7,15 @@ import pty
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
 from sagesched_cli.demo.children import child
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Served(NamedTuple):
@@ -41,14 +43,15 @@ async def sagesched(*arguments: str, url: str | None = None) -> Done:
     return Done(process.returncode or 0, out.decode(), err.decode())
 
 
-@pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    """Until the test is over, the request that runs goes on: its engine is slow."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    """Until the tests are over, the request that runs goes on: its engine is slow."""
+    logs = tmp_path_factory.mktemp("logs")
     engine = ("--port", "0", "--speedup", "0.2", "--median-tokens", "2000")
-    async with child("sagesched_sim", engine, tmp_path / "engine.log") as upstream:
+    async with child("sagesched_sim", engine, logs / "engine.log") as upstream:
         sidecar = ("--upstream", upstream, "--port", "0", "--slots", "1")
         async with (
-            child("sagesched_sidecar", sidecar, tmp_path / "sidecar.log") as url,
+            child("sagesched_sidecar", sidecar, logs / "sidecar.log") as url,
             aiohttp.ClientSession() as http,
         ):
             ids = tuple(f"asked-{n}" for n in range(3))
