@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sagesched_sidecar.events import EventCutter, event_data
 from sagesched_sidecar.meter import Meter
 from sagesched_sidecar.streams import HELD_BYTES, StrippedEvents, WatchedEvents
-from sagesched_sidecar.surfaces import SURFACES
+from sagesched_sidecar.surfaces import SURFACES, Usage
 
 CHAT = SURFACES["/v1/chat/completions"]
 USAGE = b'data: {"id":"x","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":7}}'
@@ -127,6 +127,6 @@ def test_usage_and_how_it_ended_are_read_from_a_stream():
     end = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}'
     stream = b"\n\n".join([WORD, WORD, end, USAGE, b"data: [DONE]", b""])
     assert USAGE not in through(StrippedEvents(meter), [stream[:200], stream[200:]])
-    assert meter.usage == (3, 7)
+    assert meter.usage == Usage(3, 7)
     assert meter.cut is True
     assert meter.generated_tokens == 4
