@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 FAKES = Path(__file__).parent
 SLOTS = 24
-QUEUE = 60
+QUEUE = 40
 START_S = 30.0
 QUIET_S = 20.0
 BAD_IN_LOG = ("never retrieved", "Traceback", '"levelname": "ERROR"', "exception was never")
