@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import predict, proxy, queueing, streaming
+from bench import predict, proxy, queueing, shadow, streaming
 from bench.figures import Result
 from bench.machine import load, machine, speed
 
 BENCHMARKS: dict[str, Callable[[Callable[[str], None], str | None], Result]] = {
     "predict": predict.run,
     "proxy": proxy.run,
+    "shadow": shadow.run,
     "streaming": streaming.run,
     "queue": queueing.run,
 }

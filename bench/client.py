@@ -6,18 +6,20 @@ import time
 from types import TracebackType
 from typing import Self
 
+CHAT = "/v1/chat/completions"
 MODEL = "bench"
 PROMPT = "Explain how a heap orders what waits, and name two things that it is worse at than a sorted list."
 
 
-def request_bytes(*, stream: bool, events: int = 1, pace_ms: float = 0.0) -> bytes:
+def request_bytes(*, stream: bool, events: int = 1, pace_ms: float = 0.0, path: str = CHAT) -> bytes:
     """A small chat completion."""
     body = json.dumps(
         {"model": MODEL, "messages": [{"role": "user", "content": PROMPT}], "max_tokens": 256, "stream": stream}
     ).encode()
     return (
-        b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
-        b"X-Events: %d\r\nX-Pace-Ms: %.3f\r\nContent-Length: %d\r\n\r\n%s" % (events, pace_ms, len(body), body)
+        b"POST %s HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+        b"X-Events: %d\r\nX-Pace-Ms: %.3f\r\nContent-Length: %d\r\n\r\n%s"
+        % (path.encode(), events, pace_ms, len(body), body)
     )
 
 

@@ -26,15 +26,15 @@ def run(say: Callable[[str], None], _: str | None) -> Result:
     with (
         tempfile.NamedTemporaryFile("w", suffix=".jsonl") as seed,
         started("bench.upstream") as upstream,
-        sidecar(upstream, "--seed-history", _history(seed)) as ours,
+        sidecar(upstream, "--seed-history", history(seed)) as ours,
         started("bench.passthrough", upstream.url) as bare,
     ):
         targets = (upstream, ours, bare)
         say(f"proxy: {PAIRS:,} small requests each directly, through the sidecar, through a bare aiohttp proxy")
-        whole = _interleaved(targets, request_bytes(stream=False), PAIRS, Connection.whole_s)
+        whole = interleaved(targets, [request_bytes(stream=False)] * 3, PAIRS, Connection.whole_s)
         say(f"proxy: the first event of {STREAMS:,} streams, in the same way")
         stream = request_bytes(stream=True, events=STREAM_EVENTS, pace_ms=1)
-        first = _interleaved(targets, stream, STREAMS, Connection.first_event_s)
+        first = interleaved(targets, [stream] * 3, STREAMS, Connection.first_event_s)
     figures = _figures("small request", whole, limit=LIMIT_ADDED_MS) + _figures("first event of a stream", first)
     return Result(
         "proxy",
@@ -43,7 +43,7 @@ def run(say: Callable[[str], None], _: str | None) -> Result:
     )
 
 
-def _history(file: IO[str]) -> str:
+def history(file: IO[str]) -> str:
     """A window as full as after a day's work: an empty one would make every prediction look cheap."""
     prompts = Prompts(SEED)
     for _ in range(HISTORY_ROWS):
@@ -54,15 +54,15 @@ def _history(file: IO[str]) -> str:
     return file.name
 
 
-def _interleaved(targets: Sequence[Process], request: bytes, count: int, timed: Timed) -> list[list[float]]:
-    """Seconds per target; each round asks all of them, a different one first each time."""
+def interleaved(targets: Sequence[Process], requests: Sequence[bytes], count: int, timed: Timed) -> list[list[float]]:
+    """Seconds per target, each with its request; each round asks all of them, a different one first each time."""
     connections = [Connection(target.address) for target in targets]
     seconds: list[list[float]] = [[] for _ in targets]
     try:
         for turn in range(WARM_UP + count):
             for step in range(len(targets)):
                 at = (turn + step) % len(targets)
-                spent = timed(connections[at], request)
+                spent = timed(connections[at], requests[at])
                 if turn >= WARM_UP:
                     seconds[at].append(spent)
     finally:

@@ -67,10 +67,11 @@ class ServiceUnit:
             self._busy_s += max(0.0, now_s - self._since_s)
         self._since_s = now_s if waiting else None
 
-    def completion(self, cost: float, token_s: float, now_s: float) -> None:
-        """One more request was served: its cost, and how long it ran for each token."""
+    def completion(self, cost: float, token_s: float | None, now_s: float) -> None:
+        """One more request was served: its cost, and how long it ran for each token, where that is known."""
         self._served.add(cost)
-        self._token_s.add(token_s)
+        if token_s is not None:
+            self._token_s.add(token_s)
         if self._since_s is not None:
             self.busy(True, now_s)
             self._service_s.add(self._busy_s)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from sagesched.engine_arguments import proves_mode
 from sagesched.live import differences
 from sagesched.settings import Scheduling, Settings
 
@@ -57,6 +58,36 @@ def _store_rows(settings: Settings) -> str | None:
     return "history.store memory keeps nothing on a disk" if settings.history.store == "memory" else None
 
 
+def _room(settings: Settings) -> str | None:
+    mode = settings.engine.mode
+    return None if mode == "gate" else f"in mode {mode} the sidecar holds no request back"
+
+
+def _max_wait_in_mode(settings: Settings) -> str | None:
+    if settings.engine.mode in ("priority", "engine"):
+        return f"in mode {settings.engine.mode} what is in the engine keeps its place"
+    return _max_wait(settings)
+
+
+def _queue_bounds(settings: Settings) -> str | None:
+    return "in mode shadow nothing is refused" if settings.engine.mode == "shadow" else None
+
+
+def _usage(settings: Settings) -> str | None:
+    return "in mode shadow no body is changed" if settings.engine.mode == "shadow" else None
+
+
+def _trial(settings: Settings) -> str | None:
+    mode = settings.engine.mode
+    if mode in ("gate", "shadow"):
+        return f"mode {mode} asks nothing of the engine"
+    return "engine.arguments show it already" if proves_mode(mode, settings.engine.facts) else None
+
+
+def _tenant_header(settings: Settings) -> str | None:
+    return None if settings.gateway.trusted_proxies else "nobody is trusted: gateway.trustedProxies is empty"
+
+
 def _has_priorities(scheduling: Scheduling) -> bool:
     return any(one.priority for one in scheduling.classes)
 
@@ -65,9 +96,19 @@ RULES: dict[str, Callable[[Settings], str | None]] = {
     "scheduling.bucketTokens": _bucket,
     "scheduling.boost": _boost,
     "scheduling.alpha": _alpha,
-    "scheduling.maxWaitSeconds": _max_wait,
+    "scheduling.maxWaitSeconds": _max_wait_in_mode,
     "scheduling.classes": _classes,
     "history.storeRows": _store_rows,
     "embedding.deadlineSeconds": _deadline,
+    "queue.maxRequests": _queue_bounds,
+    "queue.maxBytes": _queue_bounds,
+    "queue.maxAgeSeconds": _room,
+    "engine.extraSlots": _room,
+    "engine.kvTokens": _room,
+    "engine.kvReserve": _room,
+    "engine.askForUsage": _usage,
+    "engine.probe": _trial,
+    "engine.force": _trial,
+    "gateway.tenantHeader": _tenant_header,
 }
 """By the field's path: why it is idle, None where it is not."""

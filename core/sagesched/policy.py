@@ -165,9 +165,9 @@ class SageSched:
         return Score(belief.index(), belief.mean_tokens())
 
     def key(self, request: Request, score: Score, unit: Unit) -> float:
+        if self._boost == 0:  # in no unit, so that keys of any time compare
+            return score.amount / request.weight
         relative = score.amount / request.weight / unit.mean_cost
-        if self._boost == 0:
-            return relative
         must_start_s = request.arrival_s - score.tokens * unit.token_s
         return must_start_s + unit.mean_service_s / self._boost * boosted(self._boost * relative)
 

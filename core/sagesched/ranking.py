@@ -42,6 +42,7 @@ class Ranking:
         self._due: dict[str, None] = {}
         self._waiting = WaitingOrder(settings.scheduling.max_wait_seconds)
         self.beside = Beside(settings.scheduling)
+        self._backlog = False
         self.learnt: Callable[[Request, Vector, Outcome], None] = lambda request, embedding, outcome: None
         """Called with each record that this host's own requests teach."""
 
@@ -152,14 +153,26 @@ class Ranking:
         """Whether this request goes next by the starvation bound alone, its rank being beaten."""
         return self._waiting.starving(now_s) is ticket.rank and self._waiting.smallest() is not ticket.rank
 
-    def start(self, request_id: str, now_s: float) -> Ticket:
-        """It runs from now on."""
+    def start(self, request_id: str, now_s: float, *, ahead: bool = False) -> Ticket:
+        """It runs from now on; `ahead`: it may still wait in the engine, and `began` will tell."""
         ticket = self._tickets[request_id]
         self._waiting.remove(request_id)
         self.beside.start(ticket, now_s)
-        ticket.phase, ticket.started_s = Phase.RUNNING, now_s
+        ticket.phase, ticket.started_s, ticket.sent_ahead = Phase.RUNNING, now_s, ahead
         self._note_waiting(now_s)
         return ticket
+
+    def began(self, request_id: str, now_s: float) -> None:
+        """The first output of a request that was sent ahead has come: it runs since now."""
+        ticket = self._tickets[request_id]
+        if ticket.sent_ahead:
+            ticket.started_s, ticket.sent_ahead = now_s, False
+
+    def backlog(self, waits: bool, now_s: float) -> None:
+        """Whether requests wait elsewhere, behind this ranking: in the engine's own queue."""
+        if waits != self._backlog:
+            self._backlog = waits
+            self._note_waiting(now_s)
 
     def requeue(self, request_id: str, now_s: float) -> Ticket:
         """It was preempted and waits again, with the index of what it has attained."""
@@ -186,8 +199,8 @@ class Ranking:
         ticket = self._tickets[request_id]
         cost = self._cost_of(ticket.request, outcome)
         if ticket.started_s is not None and outcome.output_tokens > 0:
-            ran_s = ticket.ran_s + now_s - ticket.started_s
-            self._service.completion(cost, ran_s / outcome.output_tokens, now_s)
+            token_s = (ticket.ran_s + now_s - ticket.started_s) / outcome.output_tokens
+            self._service.completion(cost, None if ticket.sent_ahead else token_s, now_s)
         self._remove(ticket, now_s)
         self._learn(ticket.request, ticket.embedding, outcome)
         return self.scoreboard.judge(ticket.prediction, ticket.request, outcome)
@@ -214,6 +227,11 @@ class Ranking:
         except Exception as error:
             bare = PRIOR.truncate(request.features.max_tokens)
             return Prediction(bare, (Level("prior", 1.0, 0.0, PRIOR),), NO_NEIGHBOURS), type(error).__name__
+
+    def rank_unstarted(self, ticket: Ticket) -> Rank:
+        """The rank that a request would have by its prediction, had it generated nothing yet."""
+        belief = Belief(ticket.request, ticket.prediction.distribution, self._stopping, self._settings.scheduling)
+        return self._rank(ticket.request, self._policy.score(belief))
 
     def remaining_tokens(self, request_id: str) -> float:
         """Tokens still to come, all choices together, as predicted now."""
@@ -276,7 +294,7 @@ class Ranking:
         self._recalibrate()
 
     def _note_waiting(self, now_s: float) -> None:
-        self._service.busy(len(self._waiting) > 0, now_s)
+        self._service.busy(self._backlog or len(self._waiting) > 0, now_s)
 
     def _recalibrate(self) -> None:
         """Rank everything in the unit of now once it has moved, so that all keys are always in one unit.

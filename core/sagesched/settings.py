@@ -4,6 +4,7 @@ Names in files are camelCase, as in Kubernetes. Every field has a default, so an
 """
 
 import hashlib
+import ipaddress
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -11,10 +12,13 @@ import msgspec
 from msgspec import Meta
 
 from sagesched.addresses import parse_address
+from sagesched.engine_arguments import EngineFacts, problem_of_mode, read_arguments
 
 PolicyName = Literal["fcfs", "sjf", "mean", "gittins", "sagesched"]
+ModeName = Literal["gate", "priority", "engine", "shadow"]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+HeaderName = Annotated[str, Meta(max_length=128, pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 Name = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
 
 
@@ -31,6 +35,8 @@ class PriorityClass(Section, frozen=True):
     """Lower goes first, whatever the cost."""
     weight: Annotated[float, Meta(gt=0, le=1000)] = 1.0
     """Divides the cost among requests of one priority: 2 counts half."""
+    objectives: Annotated[tuple[Name, ...], Meta(max_length=64)] = ()
+    """InferenceObjectives whose requests have this class (docs/headers.md)."""
 
 
 DEFAULT_CLASS = PriorityClass(name="default")
@@ -116,8 +122,17 @@ class Queue(Section, frozen=True):
 class Engine(Section, frozen=True):
     """The engine behind the sidecar."""
 
+    mode: ModeName = "gate"
+    """Who holds the order: the sidecar's gate, the engine's priority queue, a scheduler inside the engine, or nobody
+    (docs/modes.md)."""
+    arguments: Annotated[tuple[Annotated[str, Meta(max_length=4096)], ...], Meta(max_length=512)] = ()
+    """The engine's own argument list, where it is known: what it can do, its slots and its names are read there."""
+    probe: bool = True
+    """Whether the idle engine is tried out where the arguments do not show that it can do the mode."""
+    force: bool = False
+    """Use the mode though neither the arguments nor a trial have shown that the engine can do it."""
     slots: Annotated[int, Meta(ge=1, le=65_536)] | None = None
-    """max_num_seqs of the engine; learnt from its metrics when absent."""
+    """max_num_seqs of the engine; read from its arguments, or learnt from its metrics, when absent."""
     extra_slots: Annotated[int, Meta(ge=0, le=1024)] = 0
     """Requests sent beyond the slots, so that the engine's own queue is never empty."""
     kv_tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -132,6 +147,25 @@ class Engine(Section, frozen=True):
     """Environment variable that holds it."""
     ask_for_usage: bool = True
     """Ask the engine for a usage event where a streaming client does not, and take it out of the stream again."""
+
+    @property
+    def facts(self) -> EngineFacts:
+        """What the engine's arguments say."""
+        return read_arguments(self.arguments)
+
+    @property
+    def known_slots(self) -> int | None:
+        """The engine's slots as set, or as its arguments have them."""
+        return self.slots or self.facts.max_num_seqs
+
+
+class Gateway(Section, frozen=True):
+    """What is believed of headers that a gateway before the sidecar sets (docs/headers.md)."""
+
+    trusted_proxies: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=64)] = ()
+    """Networks (CIDR) whose headers name tenants and rewritten models; nobody else's do."""
+    tenant_header: HeaderName | None = None
+    """A header that names the tenant where x-llm-d-inference-fairness-id does not."""
 
 
 class Server(Section, frozen=True):
@@ -173,6 +207,7 @@ class Settings(Section, frozen=True):
     embedding: Embedding = Embedding()
     queue: Queue = Queue()
     engine: Engine = Engine()
+    gateway: Gateway = Gateway()
     server: Server = Server()
     grpc: Grpc = Grpc()
 
@@ -250,6 +285,26 @@ def _grpc_tls(settings: Settings) -> str | None:
     return None
 
 
+def _unique_objectives(settings: Settings) -> str | None:
+    names = [name for c in settings.scheduling.classes for name in c.objectives]
+    repeated = sorted({n for n in names if names.count(n) > 1})
+    return f"scheduling.classes: objective {repeated[0]!r} is listed twice" if repeated else None
+
+
+def _networks(settings: Settings) -> str | None:
+    for at, network in enumerate(settings.gateway.trusted_proxies):
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            return f"gateway.trustedProxies[{at}]: {error}"
+    return None
+
+
+def _mode_of_engine(settings: Settings) -> str | None:
+    problem = problem_of_mode(settings.engine.mode, settings.engine.facts)
+    return f"engine.mode: {problem}" if problem else None
+
+
 CHECKS: tuple[Callable[[Settings], str | None], ...] = (
     _embedding_model,
     _history_path,
@@ -259,6 +314,9 @@ CHECKS: tuple[Callable[[Settings], str | None], ...] = (
     _unique_classes,
     _grpc_tls,
     _grpc_addresses,
+    _unique_objectives,
+    _networks,
+    _mode_of_engine,
 )
 
 

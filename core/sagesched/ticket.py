@@ -33,6 +33,8 @@ class Ticket:
     """Seconds that it ran before it was last preempted."""
     beside: Rank | None = None
     """The shadow candidate's rank of it, as it was when it last waited."""
+    sent_ahead: bool = False
+    """It was sent to an engine that lets it wait, and since when it runs is not known yet."""
     trouble: str | None = None
     """Why the prediction is the bare prior: the error's type, where the predictor failed."""
 

@@ -13,11 +13,13 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from sagesched.explanation import explain
 from sagesched.scoreboard import Calibration
 from sagesched_sidecar.durable_history import DurableHistory
+from sagesched_sidecar.engine_mode import EngineMode
 from sagesched_sidecar.gate import Gate
 from sagesched_sidecar.live import Effective, LiveSettings
 from sagesched_sidecar.monitor import EngineMonitor
 from sagesched_sidecar.queue_view import queue_document, rows_asked
 from sagesched_sidecar.records import Record, Records
+from sagesched_sidecar.shadow_estimate import ShadowEstimate
 from sagesched_sidecar.telemetry import Telemetry
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -35,6 +37,8 @@ class Admin:
         telemetry: Telemetry,
         records: Records,
         history: DurableHistory,
+        mode: EngineMode,
+        shadow: ShadowEstimate,
     ) -> None:
         self._live = live
         self._gate = gate
@@ -42,6 +46,8 @@ class Admin:
         self._telemetry = telemetry
         self._records = records
         self._history = history
+        self._mode = mode
+        self._shadow = shadow
         self.draining = False
 
     def handlers(self) -> dict[str, Handler]:
@@ -77,6 +83,8 @@ class Admin:
             "settings_digest": self._live.now.digest,
             "settings": self._settings(),
             "policy": self._live.now.settings.scheduling.policy,
+            "mode": self._mode.now._asdict(),
+            "shadow": self._shadow.status() if self._mode.now.effective == "shadow" else None,
             "draining": self.draining,
             "shadow_candidate": self._gate.comparing.status(),
             "engine": {"reachable": engine.reachable, **engine.state._asdict()},
@@ -127,7 +135,9 @@ class Admin:
     def _explain_ended(self, record: Record) -> dict[str, Any]:
         explanation = explain(record.ticket, self._live.now.settings.scheduling.policy, None)
         ended = {key: value for key, value in record._asdict().items() if key != "ticket"}
-        return dataclasses.asdict(explanation) | {"phase": "ended", "ended": ended}
+        waits = self._shadow.of(record.ticket.request.id)
+        shadow = {"shadow": waits._asdict()} if waits else {}
+        return dataclasses.asdict(explanation) | {"phase": "ended", "ended": ended} | shadow
 
     @property
     def effective(self) -> Effective:

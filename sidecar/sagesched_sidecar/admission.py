@@ -118,12 +118,24 @@ class Visit:
         """Wait for a turn. Raises gate.Refused when there is none to be had; being cancelled frees the place."""
         shared = self._admission
         shared.telemetry.overhead.observe(shared.clock() - self.request.arrival_s)
-        embedding = await self._foresight.at_once() if shared.gate.ranking.waiting_count else None
+        embedding = None
+        if shared.gate.entry == "ranked":  # the rank travels with the request
+            embedding = await self._foresight.embedding()
+        elif shared.gate.ranking.waiting_count:
+            embedding = await self._foresight.at_once()
         self._place = await shared.gate.enter(self.request, embedding, self._body_bytes, self._foresight.embedding)
+
+    def watch(self) -> None:
+        """Follow a request that has gone to the engine already. Raises gate.Refused where nothing is let in."""
+        self._place = self._admission.gate.let_in(self.request, self._body_bytes)
 
     def begun(self) -> None:
         """The engine works on it: predict it now, if that was not done yet, as soon as nothing is more urgent."""
         self._foresight.refine_soon(self.place)
+
+    def began(self) -> None:
+        """Its first output has come."""
+        self.place.began()
 
     async def settle(self) -> None:
         """Before it finishes: predict it, if that was not done yet, so that it can be learnt from."""

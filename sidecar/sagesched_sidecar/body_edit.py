@@ -1,4 +1,4 @@
-"""Ask for a usage event in a request body and change no other byte of it."""
+"""Give a request body one member, or a member another value, and change no other byte of it."""
 
 import re
 from typing import Any
@@ -11,24 +11,34 @@ MAX_SCANNED_BYTES = 1 << 18
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\],:]', re.DOTALL)
 
 
-def with_usage(raw: bytes, *, present: bool, options: dict[str, Any]) -> bytes | None:
-    """A valid JSON object's bytes with `stream_options.include_usage` true.
+def with_member(
+    raw: bytes, document: dict[str, Any], name: str, value: Any, *, may_repeat: bool = False
+) -> bytes | None:
+    """A valid JSON object's bytes with one member set; `document` is what they decode to.
 
-    `present`: whether the object has stream_options; their decoded value is `options`. Without them a member is
-    inserted first. With them their value alone is written anew, and continuous usage, which had no effect without
-    include_usage, stays off. None where the member cannot be found, and where looking for it would take too long: the
-    answer's tokens are then counted by its events.
+    Where the object has no such member it is inserted first; else the value alone is written anew, of repeated ones
+    the last, which is the one that counts. None where the member cannot be found, and where looking for it would take
+    too long; `may_repeat`: then it is written once more, last.
     """
-    if not present:
+    written = msgspec.json.encode(value)
+    if name not in document:
         opening = raw.index(b"{") + 1
-        return raw[:opening] + b'"stream_options":{"include_usage":true},' + raw[opening:]
-    span = _last_value_span(raw, "stream_options") if len(raw) <= MAX_SCANNED_BYTES else None
-    if span is None:
-        return None
-    merged = options | {"include_usage": True}
-    if "continuous_usage_stats" in merged:
-        merged["continuous_usage_stats"] = False
-    return raw[: span[0]] + msgspec.json.encode(merged) + raw[span[1] :]
+        rest = raw[opening:]
+        return b"".join((raw[:opening], b'"%s":' % name.encode(), written, b"," if document else b"", rest))
+    span = _last_value_span(raw, name) if len(raw) <= MAX_SCANNED_BYTES else None
+    if span is not None:
+        return raw[: span[0]] + written + raw[span[1] :]
+    closing = raw.rindex(b"}")
+    return b"".join((raw[:closing], b',"%s":' % name.encode(), written, raw[closing:])) if may_repeat else None
+
+
+def with_usage(raw: bytes, document: dict[str, Any]) -> bytes | None:
+    """The body with `stream_options.include_usage` true; None as for `with_member`: the answer's tokens are then
+    counted by its events. Continuous usage, which had no effect without include_usage, stays off."""
+    options = (document.get("stream_options") or {}) | {"include_usage": True}
+    if "continuous_usage_stats" in options:
+        options["continuous_usage_stats"] = False
+    return with_member(raw, document, "stream_options", options)
 
 
 def _last_value_span(raw: bytes, member: str) -> tuple[int, int] | None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import msgspec
 from aiohttp import web
 
-from sagesched_sidecar.headers import DROPPED_REASON, EXPLAIN_ID
+from sagesched_sidecar.headers import DROPPED_REASON, EXPLAIN_ID, REASON
 
 ENGINE_UNREACHABLE = "engine-unreachable"
 ENGINE_CUT = "engine-cut"
@@ -15,6 +15,14 @@ BODY_TOO_LARGE = "body-too-large"
 BAD_BODY = "bad-body"
 BAD_HTTP = "bad-http"
 BAD_TARGET = "bad-target"
+
+DROPPED = {
+    "queue-full": "rejected-saturated",
+    "queue-bytes-full": "rejected-saturated",
+    "queue-age": "rejected-ttl-expired",
+    DRAINING: "rejected-shutting-down",
+}
+"""llm-d's words for what the queue did not serve; it has none for an engine that is gone or a request that is wrong."""
 
 
 class Refusal(NamedTuple):
@@ -56,7 +64,9 @@ def error_body(refusal: Refusal, *, anthropic: bool) -> bytes:
 
 def error_response(refusal: Refusal, *, anthropic: bool = False, explain_id: str | None = None) -> web.Response:
     """The whole answer."""
-    headers = {DROPPED_REASON: refusal.reason}
+    headers = {REASON: refusal.reason}
+    if refusal.reason in DROPPED:
+        headers[DROPPED_REASON] = DROPPED[refusal.reason]
     if explain_id is not None:
         headers[EXPLAIN_ID] = explain_id
     if refusal.retry_after_s is not None:

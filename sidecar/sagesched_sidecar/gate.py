@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from sagesched.history import Vector
 from sagesched.kv import predicted_peak_tokens
@@ -26,6 +26,9 @@ REPREDICTED_AT_ONCE = 4
 """Predictions in a turn of the loop where other settings make them due: about a millisecond each."""
 
 MAX_RETRY_AFTER_S = 60
+
+Entry = Literal["room", "ranked", "all"]
+"""Who may go to the engine: what there is room for; all that the queue's bounds allow, each with its rank; or all."""
 
 Embed = Callable[[], Awaitable[Vector | None]]
 """Gives a request's embedding, or None where there is none."""
@@ -67,6 +70,9 @@ class Snapshot:
     slots: int | None
     kv_tokens: int | None
     predicted_waiting_tokens: float
+    """Prompts and predicted outputs of what waits, here or in an engine that was sent more than it has slots for."""
+    predicted_waiting_s: float
+    """About how long the engine needs for the outputs among them; 0 while its pace is not known."""
 
 
 class Place:
@@ -88,6 +94,11 @@ class Place:
     def id(self) -> str:
         """The request's id."""
         return self.ticket.request.id
+
+    def began(self) -> None:
+        """Its first output has come."""
+        if not self.ended and self.ticket.sent_ahead:
+            self._gate.ranking.began(self.id, self._gate.now_s)
 
     def progress(self, generated_tokens: int) -> None:
         """It has that many output tokens of one choice."""
@@ -128,13 +139,26 @@ class Gate:
         self._engine = engine
         self._clock = clock
         self._observer = observer
+        self._known_slots = engine.known_slots
         self._learnt: tuple[int | None, int | None] = None, None
         self._places: dict[str, Place] = {}
         self._running: dict[str, Place] = {}
         self._waiting_bytes = 0
+        self._sent_bytes = 0
+        self._entry: Entry = "room"
         self._closed: tuple[str, int] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._repredicting: asyncio.Handle | None = None
+
+    @property
+    def entry(self) -> Entry:
+        """Who may go to the engine."""
+        return self._entry
+
+    def set_entry(self, entry: Entry) -> None:
+        """Change who may go to the engine. What was let in stays."""
+        self._entry = entry
+        self.dispatch()
 
     async def enter(
         self, request: Request, embedding: Vector | None, body_bytes: int, embed: Embed | None = None
@@ -156,6 +180,14 @@ class Gate:
             raise
         return place
 
+    def let_in(self, request: Request, body_bytes: int) -> Place:
+        """The place of a request that has gone to the engine already. Raises Refused where the gate is closed."""
+        place = self._admit(request, None, body_bytes)
+        if not place.granted.done():  # the gate keeps order again since a moment ago
+            self.drop(place, 0)
+            raise Refused("mode-changed", 503, 1)
+        return place
+
     def refine(self, place: Place, embedding: Vector | None) -> None:
         """Predict a request anew by its embedding. One that was answered meanwhile is learnt from, nothing more."""
         if embedding is None:
@@ -173,7 +205,7 @@ class Gate:
         self._refuse_if_full(body_bytes)
         now_s = self._clock()
         ticket = self.ranking.admit(request, embedding, now_s)
-        self.comparing.arrived(ticket, now_s, self._slots and self._slots + self._engine.extra_slots)
+        self.comparing.arrived(ticket, now_s, self.slots and self.slots + self._engine.extra_slots)
         self._tell_trouble(ticket)
         place = Place(self, ticket, body_bytes)
         self._places[place.id] = place
@@ -198,10 +230,12 @@ class Gate:
                 return
             if self.ranking.is_promoted(ticket, now_s):
                 self._observer.promoted()
-            self.ranking.start(place.id, now_s)
+            self.ranking.start(place.id, now_s, ahead=self._entry != "room")
             self.comparing.started(ticket)
             self._running[place.id] = place
+            self._sent_bytes += place.body_bytes
             self._stop_waiting(place, "granted")
+            self._note_backlog(now_s)
             place.granted.set_result(None)
 
     def finish(self, place: Place, outcome: Outcome) -> Finished | None:
@@ -225,12 +259,14 @@ class Gate:
         """What the engine's metrics taught. What the settings state outweighs it."""
         known_slots, known_kv_tokens = self._learnt
         self._learnt = slots or known_slots, kv_tokens or known_kv_tokens
+        self._note_backlog(self._clock())
         self.dispatch()
 
     def apply(self, settings: Settings) -> None:
         """Other settings from now on: what waits is ranked anew, and starts where there is more room now. What waits
         stays, also beyond a smaller queue; what is too old by a smaller age is refused."""
         self._queue, self._engine = settings.queue, settings.engine
+        self._known_slots = settings.engine.known_slots
         self.ranking.apply(settings)
         self.comparing.apply(settings.scheduling)
         self._repredict()
@@ -241,8 +277,9 @@ class Gate:
         self.dispatch()
 
     @property
-    def _slots(self) -> int | None:
-        return self._engine.slots or self._learnt[0]
+    def slots(self) -> int | None:
+        """The engine's slots as known now."""
+        return self._known_slots or self._learnt[0]
 
     @property
     def _kv_tokens(self) -> int | None:
@@ -286,6 +323,7 @@ class Gate:
         """Queue and capacity now."""
         waiting = [place for place in self._places.values() if place.id not in self._running]
         by_class = Counter(place.ticket.request.class_name for place in waiting)
+        work = self._work_of(waiting)
         oldest = self.ranking.oldest()
         return Snapshot(
             waiting=len(waiting),
@@ -293,32 +331,55 @@ class Gate:
             waiting_by_class=dict(by_class),
             oldest_s=0.0 if oldest is None else self._clock() - oldest.request.arrival_s,
             running=len(self._running),
-            slots=self._slots,
+            slots=self.slots,
             kv_tokens=self._kv_tokens,
-            predicted_waiting_tokens=sum(sum(place.kv_tokens()) for place in waiting),
+            predicted_waiting_tokens=work[0] + work[1],
+            predicted_waiting_s=work[1] * self.ranking.unit.token_s / (self.slots or UNKNOWN_SLOTS),
         )
+
+    def _work_of(self, waiting: list[Place]) -> tuple[float, float]:
+        """Tokens of prompts and tokens still to come of what waits here and in the engine.
+
+        Who waits in the engine is known only by having no output yet; of these, as many count as there are too many.
+        """
+        parts = [place.kv_tokens() for place in waiting]
+        silent = [place.kv_tokens() for place in self._running.values() if place.ticket.sent_ahead]
+        share = min(1.0, self._behind() / len(silent)) if silent else 0.0
+        here, behind = ([sum(column) for column in zip(*of, strict=True)] or [0.0, 0.0] for of in (parts, silent))
+        return here[0] + share * behind[0], here[1] + share * behind[1]
+
+    def _behind(self) -> int:
+        """Requests in the engine beyond its slots: they wait there."""
+        return max(0, len(self._running) - (self.slots or UNKNOWN_SLOTS) - self._engine.extra_slots)
+
+    def _note_backlog(self, now_s: float) -> None:
+        self.ranking.backlog(self._behind() > 0, now_s)
 
     def _refuse_if_full(self, body_bytes: int) -> None:
         if self._closed is not None:
             reason, retry_after_s = self._closed
             raise Refused(reason, 503, retry_after_s)
-        if self.ranking.waiting_count >= self._queue.max_requests:
+        if self._entry == "all":
+            return
+        if self.ranking.waiting_count + self._behind() >= self._queue.max_requests:
             raise Refused("queue-full", 429, self._retry_after_s())
-        if self._waiting_bytes + body_bytes > self._queue.max_bytes:
+        sent_bytes = 0 if self._entry == "room" else self._sent_bytes
+        if self._waiting_bytes + sent_bytes + body_bytes > self._queue.max_bytes:
             raise Refused("queue-bytes-full", 429, self._retry_after_s())
 
     def _retry_after_s(self) -> int:
         """About when a tenth of what waits will have started."""
-        expected_s = self.ranking.unit.mean_service_s * self.ranking.waiting_count / 10
+        waiting = self.ranking.waiting_count + self._behind()
+        expected_s = self.ranking.unit.mean_service_s * waiting / 10
         return max(1, min(MAX_RETRY_AFTER_S, round(expected_s)))
 
     def _has_free_slot(self) -> bool:
-        return len(self._running) < (self._slots or UNKNOWN_SLOTS) + self._engine.extra_slots
+        return len(self._running) < (self.slots or UNKNOWN_SLOTS) + self._engine.extra_slots
 
     def _has_room_for(self, place: Place) -> bool:
         """A free slot, and a predicted KV peak that fits (Past-Future). A request alone always starts: whether it fits
         at all is for the engine to say."""
-        if not self._running:
+        if self._entry != "room" or not self._running:
             return True
         if not self._has_free_slot():
             return False
@@ -338,7 +399,9 @@ class Gate:
     def _forget(self, place: Place) -> None:
         place.ended = True
         del self._places[place.id]
-        self._running.pop(place.id, None)
+        if self._running.pop(place.id, None) is not None:
+            self._sent_bytes -= place.body_bytes
+            self._note_backlog(self._clock())
 
     def _remove(self, place: Place, generated_tokens: int, outcome: str) -> None:
         """End a place, and start whoever has room now."""

@@ -13,6 +13,10 @@ HOP_BY_HOP = frozenset(
 REQUEST_ID = "X-Request-Id"
 EXPLAIN_ID = "x-sagesched-request-id"
 DROPPED_REASON = "x-llm-d-request-dropped-reason"
+"""llm-d's vocabulary: why flow control did not serve a request."""
+REASON = "x-sagesched-reason"
+"""Our own: why the sidecar itself answered."""
+PRIORITY = "X-Vllm-Priority"
 CLASS = "x-sagesched-class"
 
 
@@ -35,6 +39,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("request", "(repeated)", "a repeated field is spelt as its first one"),
     Difference("request", "authorization", "replaced where the settings name an API key"),
     Difference("request", "x-request-id", "added on scheduled paths when absent"),
+    Difference("request", "x-vllm-priority", "removed; set where the engine orders and the body cannot say it"),
     *(Difference("response", name, "removed: about one connection") for name in sorted(HOP_BY_HOP)),
     Difference("response", "content-length", "removed where a usage event may be taken out; never on 1xx and 204"),
     Difference("response", "date", "added when absent (RFC 9110 6.6.1)"),
@@ -66,17 +71,28 @@ def end_to_end(fields: RawFields, *, also_without: frozenset[str] = frozenset())
 
 
 _REQUEST_GONE = frozenset({"host", "expect"})
+_PRIORITY_GONE = frozenset({PRIORITY.lower()})
 _SCHEDULED_GONE = _REQUEST_GONE | {"content-length", "accept-encoding"}
 
 
-def to_engine(fields: RawFields, *, api_key: str | None, request_id: str | None = None) -> CIMultiDict[str]:
-    """Request headers for the engine; a request id marks a scheduled request."""
+def to_engine(
+    fields: RawFields,
+    *,
+    api_key: str | None,
+    request_id: str | None = None,
+    priority: int | None = None,
+    levels: bool = True,
+) -> CIMultiDict[str]:
+    """Request headers for the engine; a request id marks a scheduled request. `levels`: whether the client's own
+    priority is taken out."""
     scheduled = request_id is not None
-    gone = _SCHEDULED_GONE if scheduled else _REQUEST_GONE
+    gone = (_SCHEDULED_GONE if scheduled else _REQUEST_GONE) | (_PRIORITY_GONE if levels else frozenset())
     result = end_to_end(fields, also_without=gone | {"authorization"} if api_key else gone)
     result = _one_case(result)
     if api_key:
         result["Authorization"] = f"Bearer {api_key}"
+    if priority is not None:
+        result[PRIORITY] = str(priority)
     if request_id is not None:
         result["Accept-Encoding"] = "identity"
         result.setdefault(REQUEST_ID, request_id)

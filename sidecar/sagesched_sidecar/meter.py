@@ -13,7 +13,7 @@ class Meter:
 
     def __init__(self, surface: Surface, choices: int) -> None:
         self._surface = surface
-        self._choices = choices
+        self.choices = choices
         self.events = 0
         self.usage: Usage | None = None
         self.cut: bool | None = None
@@ -23,12 +23,12 @@ class Meter:
     @property
     def generated_tokens(self) -> int:
         """Output tokens of one choice so far: the events that carried text, or more where the engine says so."""
-        return -(-max(self.events, self._reported) // self._choices)
+        return -(-max(self.events, self._reported) // self.choices)
 
     @property
     def output_tokens(self) -> int:
         """Output tokens of one choice once the answer is over: the engine's count, else that of the events."""
-        return -(-(self._reported or self.events) // self._choices)
+        return -(-(self._reported or self.events) // self.choices)
 
     @property
     def _reported(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import aiohttp
 
+from sagesched_sidecar.engine_series import Series, read_series
 from sagesched_sidecar.engine_state import EngineState, SlotLearner, read_metrics
 from sagesched_sidecar.gate import Gate
 
@@ -26,6 +27,8 @@ class EngineMonitor:
         self._slots = SlotLearner()
         self.reachable = False
         self.state = EngineState()
+        self.series: tuple[Series, ...] = ()
+        """The engine's own series, for the sidecar's page; none while it is not reachable."""
 
     async def run(self, seen: Callable[[], None] = lambda: None) -> None:
         """Poll until cancelled; `seen` is called after each look."""
@@ -48,8 +51,10 @@ class EngineMonitor:
             status, text = await self._get(session, "/metrics")
         except (aiohttp.ClientError, TimeoutError, OSError):
             self._set_reachable(False)
+            self.series, self.state = (), EngineState()
             return
         self._set_reachable(reachable)
+        self.series = read_series(text) if status == 200 else ()
         self._learn(read_metrics(text) if status == 200 else EngineState())
 
     def _learn(self, state: EngineState) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn, get_args
 import msgspec
 from yarl import URL
 
-from sagesched.settings import PolicyName, Settings, SettingsError
+from sagesched.settings import ModeName, PolicyName, Settings, SettingsError
 from sagesched_sidecar.live import POLL_SECONDS
 from sagesched_sidecar.logs import LEVELS
 from sagesched_sidecar.settings_file import Loaded, Source
@@ -35,6 +36,14 @@ _OVERRIDES = {
     "seed_history": _Override("history", "seedFile", "JSONL of earlier traffic, learnt at start", {"metavar": "FILE"}),
     "history_store": _Override("history", "store", "keeps history over restarts", {"choices": ("memory", "embedded")}),
     "history_path": _Override("history", "path", "folder of the embedded store", {"metavar": "DIR"}),
+    "mode": _Override("engine", "mode", "who holds the order", {"choices": get_args(ModeName)}),
+    "engine_arguments": _Override(
+        "engine", "arguments", "the engine's own arguments, as one word", {"type": shlex.split, "metavar": "WORDS"}
+    ),
+    "no_probe": _Override("engine", "probe", "never try the engine out", {"action": "store_const", "const": False}),
+    "force_mode": _Override(
+        "engine", "force", "use the mode though the engine was not seen to do it", {"action": "store_true"}
+    ),
     "slots": _Override("engine", "slots", "max_num_seqs of the engine; else learnt from its metrics", {"type": int}),
     "extra_slots": _Override("engine", "extraSlots", "requests sent beyond the slots", {"type": int}),
     "kv_tokens": _Override("engine", "kvTokens", "KV cache in tokens; else read from its metrics", {"type": int}),
@@ -144,7 +153,7 @@ def _add_overrides(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             "--" + flag.replace("_", "-"),
             default=argparse.SUPPRESS,
-            help=f"{override.text} ({path}; default: {'none' if default in (None, ()) else default})",
+            help=f"{override.text} ({path}; default: {'none' if default in (None, (), []) else default})",
             **override.argument,
         )
 

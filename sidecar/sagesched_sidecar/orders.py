@@ -6,17 +6,23 @@ import uuid
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
 from aiohttp import web
 from msgspec.structs import replace
 
+from sagesched.engine_priority import class_priority
 from sagesched.features import features_of
 from sagesched.request import Features, Request
 from sagesched.settings import PriorityClass, class_of
-from sagesched_sidecar.headers import CLASS, REQUEST_ID
+from sagesched_sidecar.gateway import Gateway
+from sagesched_sidecar.headers import REQUEST_ID
 from sagesched_sidecar.live import LiveSettings
 from sagesched_sidecar.meter import decoded
 from sagesched_sidecar.prompts import TokenEstimate
-from sagesched_sidecar.surfaces import Ask, Surface
+from sagesched_sidecar.surfaces import Ask, Document, Surface
+from sagesched_sidecar.telling import claims, levelled
+
+LOGGED_CLAIM_CHARACTERS = 32
 
 _log = logging.getLogger(__name__)
 ACCEPTABLE_ID = re.compile(r"[!-~]{1,128}")
@@ -32,27 +38,67 @@ class Order(NamedTuple):
     body: bytes
     strips: bool
     """Whether `body` asks for a usage event that the client did not ask for."""
+    document: Document | None = None
+    """What `body` decodes to, but for that; kept only where the engine orders and the body is to say the place."""
 
 
 class OrderDesk:
     """Makes orders; knows the ids in use and how long prompts are in tokens."""
 
-    def __init__(self, live: LiveSettings, estimate: TokenEstimate, *, unknown_class: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        live: LiveSettings,
+        estimate: TokenEstimate,
+        gateway: Gateway,
+        *,
+        unknown_class: Callable[[], None],
+        claimed: Callable[[str], None] = lambda how: None,
+    ) -> None:
         self._live = live
         self._unknown_class = unknown_class
         self._ids: set[str] = set()
         self._estimate = estimate
+        self._gateway = gateway
+        self._claimed = claimed
 
-    def take(self, http: web.BaseRequest, surface: Surface, body: bytes, arrival_s: float) -> Order:
-        """The order by the settings of now; its id is in use until `release`."""
+    def take(
+        self, http: web.BaseRequest, surface: Surface, body: bytes, arrival_s: float, *, engine_orders: bool = False
+    ) -> Order:
+        """The order by the settings of now; its id is in use until `release`. `engine_orders`: its place is to be told
+        in the body."""
         document = decoded(body)
         ask = _asked(surface, document)
+        request = self._request_of(http, ask, arrival_s)
         asks_for_usage = ask is not None and self._live.now.settings.engine.ask_for_usage
         asking = surface.asking_for_usage(body, document) if asks_for_usage else None
-        request = self.request(
-            ask, http.headers.get(REQUEST_ID, ""), class_name=http.headers.get(CLASS, ""), arrival_s=arrival_s
-        )
-        return Order(request, surface, ask, body if asking is None else asking, asking is not None)
+        told = body if asking is None else asking
+        if self._claims_a_place(document, http, request) and not engine_orders:
+            told = levelled(told, document, class_priority(request.priority))
+        return Order(request, surface, ask, told, asking is not None, document if engine_orders and ask else None)
+
+    def watch(self, http: web.BaseRequest, surface: Surface, body: bytes, arrival_s: float) -> Order:
+        """The order of a request that has gone to the engine as it is; its id is in use until `release`."""
+        ask = _asked(surface, decoded(body))
+        return Order(self._request_of(http, ask, arrival_s), surface, ask, b"", strips=False)
+
+    def _request_of(self, http: web.BaseRequest, ask: Ask | None, arrival_s: float) -> Request:
+        said = self._gateway.read(http)
+        if ask is not None and (model := self._gateway.served(said.model or ask.model)) != ask.model:
+            ask = msgspec.structs.replace(ask, model=model)
+        wanted_id = http.headers.get(REQUEST_ID, "")
+        return self.request(ask, wanted_id, class_name=said.class_name, arrival_s=arrival_s, tenant=said.tenant)
+
+    def _claims_a_place(self, document: Any, http: web.BaseRequest, request: Request) -> bool:
+        """Whether the client claims a place in the engine by itself; counted."""
+        found = claims(document if isinstance(document, dict) else None, http.headers)
+        for claim in found:
+            self._claimed(claim.how)
+            if _log.isEnabledFor(logging.DEBUG):
+                _log.debug(
+                    "a client's own priority does not count",
+                    extra={"request_id": request.id, "how": claim.how, "said": claim.said[:LOGGED_CLAIM_CHARACTERS]},
+                )
+        return isinstance(document, dict) and bool(found)
 
     def request(
         self, ask: Ask | None, wanted_id: str, *, class_name: str, arrival_s: float, tenant: str = ""

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
+from sagesched_sidecar.engine_mode import EngineMode
 from sagesched_sidecar.errors import EngineGoneError, Refusal, error_response
 from sagesched_sidecar.exchange import CutError, answer_client, body_as_it_comes
 from sagesched_sidecar.headers import to_client, to_engine
@@ -24,6 +25,7 @@ class Proxy:
         upstream: Upstream,
         scheduled: ScheduledHandler,
         own: Mapping[str, Handler],
+        mode: EngineMode,
         *,
         api_key: str | None,
         rejected: Callable[[str], None],
@@ -33,6 +35,7 @@ class Proxy:
         self._scheduled = scheduled
         self._own = own
         self._prefixes = [path for path in own if path.endswith("/")]
+        self._mode = mode
         self._api_key = api_key
         self._rejected = rejected
         self._traffic = traffic
@@ -48,7 +51,8 @@ class Proxy:
             return await (self._pass(request) if surface is None else self._scheduled(request, surface))
 
     async def _pass(self, request: web.BaseRequest) -> web.StreamResponse:
-        headers = to_engine(request.raw_headers, api_key=self._api_key)
+        levels = self._mode.now.effective != "shadow"
+        headers = to_engine(request.raw_headers, api_key=self._api_key, levels=levels)
         body = body_as_it_comes(request) if request.body_exists else None
         try:
             source = await self._upstream.open(request.method, request.raw_path, headers, body)

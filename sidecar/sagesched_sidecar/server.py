@@ -15,15 +15,19 @@ from aiohttp import web
 
 from sagesched.gittins import Stopping
 from sagesched.ranking import Ranking
+from sagesched.settings import ModeName
 from sagesched_sidecar.admin import Admin
 from sagesched_sidecar.admission import Admission
 from sagesched_sidecar.calibration import CalibrationCollector
 from sagesched_sidecar.comparing import ComparingCollector
 from sagesched_sidecar.durable_history import DurableHistory
+from sagesched_sidecar.engine_mode import EngineMode, Mode
 from sagesched_sidecar.errors import DRAINING
-from sagesched_sidecar.gate import Gate
+from sagesched_sidecar.gate import Entry, Gate
+from sagesched_sidecar.gateway import Gateway
 from sagesched_sidecar.http_server import HttpServer
 from sagesched_sidecar.live import Effective, LiveSettings
+from sagesched_sidecar.mode_metrics import ModeMetrics
 from sagesched_sidecar.monitor import EngineMonitor
 from sagesched_sidecar.options import Options
 from sagesched_sidecar.orders import OrderDesk
@@ -33,9 +37,12 @@ from sagesched_sidecar.records import Records
 from sagesched_sidecar.scheduled import Scheduler
 from sagesched_sidecar.seed import learn_from_file
 from sagesched_sidecar.settings_file import Loaded
+from sagesched_sidecar.shadow import Shadow
+from sagesched_sidecar.shadow_estimate import ShadowEstimate
 from sagesched_sidecar.telemetry import GateCollector, Telemetry
 from sagesched_sidecar.tls import read_tls
 from sagesched_sidecar.traffic import Traffic
+from sagesched_sidecar.trials import Trials
 from sagesched_sidecar.upstream import MAX_HEADER_BYTES, Upstream
 
 if TYPE_CHECKING:
@@ -46,6 +53,9 @@ LAST_WORDS_SECONDS = 0.25
 """After the drain: what answers that are being written get to be sent."""
 LINGER_SECONDS = 2.0
 """How long the rest of a refused body is read, so that the client reads the refusal."""
+
+ENTRIES: dict[ModeName, Entry] = {"gate": "room", "priority": "ranked", "engine": "ranked", "shadow": "all"}
+"""Who may go to the engine in each mode."""
 
 _log = logging.getLogger(__name__)
 
@@ -76,33 +86,50 @@ async def running(options: Options, embedder: "Embedder") -> AsyncIterator[Sidec
     if settings.history.seed_file is not None:
         learn_from_file(Path(settings.history.seed_file), ranking, embedder)
     gate = Gate(ranking, settings.queue, settings.engine, clock=clock, observer=telemetry)
-    telemetry.registry.register(GateCollector(gate, telemetry))
     telemetry.registry.register(ComparingCollector(gate.comparing))
-    telemetry.registry.register(CalibrationCollector(ranking.scoreboard))
     monitor = EngineMonitor(options.upstream, gate, settings.engine.metrics_interval_seconds, options.api_key)
-    admin = Admin(live, gate, monitor, telemetry, records, history)
+    telemetry.registry.register(GateCollector(gate, telemetry, monitor))
+    telemetry.registry.register(CalibrationCollector(ranking.scoreboard))
+    modes = ModeMetrics(telemetry.registry)
+    mode = EngineMode(settings.engine, lambda now: _serve_by(now, gate, modes))
+    trials = Trials(mode, gate, monitor, base_url=options.upstream, api_key=options.api_key, ended=modes.tried)
+    estimate = ShadowEstimate(gate, lambda: live.now.settings.scheduling.max_wait_seconds, modes.shadowed)
+    admin = Admin(live, gate, monitor, telemetry, records, history, mode, estimate)
     prompts = PromptEmbedder(embedder, settings.embedding.deadline_seconds, telemetry.troubled)
     admission = Admission(gate, prompts, telemetry, records, clock=clock, journal=history)
-    desk = OrderDesk(live, admission.estimate, unknown_class=telemetry.unknown_classes.inc)
+    gateway = Gateway(settings, modes.gateway_header)
+    desk = OrderDesk(
+        live,
+        admission.estimate,
+        gateway,
+        unknown_class=telemetry.unknown_classes.inc,
+        claimed=lambda how: modes.client_priorities.labels(how).inc(),
+    )
     _keep_up(live, gate, monitor, prompts, telemetry)
+    live.also(lambda now: mode.configure(now.settings.engine))
+    live.also(lambda now: gateway.apply(now.settings))
     async with history.loaded_into(ranking), Upstream(options.upstream) as upstream:
-        scheduler = Scheduler(admission, upstream, desk, live, api_key=options.api_key)
+        shadow = Shadow(admission, upstream, desk, estimate, live, api_key=options.api_key)
+        scheduler = Scheduler(admission, upstream, desk, live, mode, shadow, api_key=options.api_key)
         traffic = Traffic()
         proxy = Proxy(
             upstream,
             scheduler,
             admin.handlers(),
+            mode,
             api_key=options.api_key,
             rejected=telemetry.rejected_for,
             traffic=traffic,
         )
         async with AsyncExitStack() as stack:
             stack.callback(prompts.close)
+            stack.callback(trials.close)
             rpc: Door | None = None
             if settings.grpc.listen:
                 rpc = await stack.enter_async_context(_rpc_door(live, admission, desk, traffic, admin))
 
             def seen() -> None:
+                trials.look()
                 if rpc is not None:
                     rpc.health.look(ready=admin.ready)
 
@@ -132,6 +159,12 @@ async def _rpc_door(
     tls = read_tls(settings)
     async with open_door(settings, tls, handlers, ready=admin.ready, last_words_s=LAST_WORDS_SECONDS) as door:
         yield door
+
+
+def _serve_by(mode: Mode, gate: Gate, modes: ModeMetrics) -> None:
+    """Let the gate serve in the mode that is in effect now."""
+    gate.set_entry(ENTRIES[mode.effective])
+    modes.mode(mode)
 
 
 def _keep_up(

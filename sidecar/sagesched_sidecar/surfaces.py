@@ -61,6 +61,8 @@ class Surface:
 
     path = ""
     anthropic = False
+    takes_place = True
+    """Whether the engine reads a priority and extra arguments in the body."""
     text_marks: tuple[bytes, ...] = (b"data:",)
     """Bytes of which each event that carries output has one."""
 
@@ -117,7 +119,7 @@ class _ChoicesSurface(Surface):
             return None
         if options and options.get("include_usage"):
             return None
-        return with_usage(raw, present="stream_options" in body, options=options or {})
+        return with_usage(raw, body)
 
     def usage(self, document: Document) -> Usage | None:
         return _usage(document.get("usage"), "prompt_tokens", "completion_tokens")
@@ -210,6 +212,7 @@ class Messages(Surface):
 
     path = "/v1/messages"
     anthropic = True
+    takes_place = False
     text_marks = (b"event: content_block_delta", b"event:content_block_delta")
 
     def usage(self, document: Document) -> Usage | None:

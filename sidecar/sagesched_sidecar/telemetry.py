@@ -11,9 +11,11 @@ from prometheus_client.registry import Collector
 from sagesched.request import Outcome, Request
 from sagesched.scoreboard import Turn
 from sagesched.ticket import Ticket
+from sagesched_sidecar.engine_series import families
 from sagesched_sidecar.gate import Gate
 from sagesched_sidecar.live import Effective, Reload
 from sagesched_sidecar.logs import LOGGED_MODEL_CHARACTERS
+from sagesched_sidecar.monitor import EngineMonitor
 from sagesched_sidecar.records import Ended
 
 OTHER = "other"
@@ -195,9 +197,10 @@ def _rests_on(source: str) -> str:
 class GateCollector(Collector):
     """Reads the gate when it is scraped."""
 
-    def __init__(self, gate: Gate, telemetry: Telemetry) -> None:
+    def __init__(self, gate: Gate, telemetry: Telemetry, monitor: EngineMonitor) -> None:
         self._gate = gate
         self._telemetry = telemetry
+        self._monitor = monitor
 
     def describe(self) -> Iterable[Metric]:
         """Nothing in advance."""
@@ -212,6 +215,15 @@ class GateCollector(Collector):
         yield depth
         yield GaugeMetricFamily("sagesched_queue_age_max_seconds", "Age of the oldest request that waits", now.oldest_s)
         yield GaugeMetricFamily("sagesched_queue_bytes", "Bodies of requests that wait", now.waiting_bytes)
+        yield GaugeMetricFamily(
+            "sagesched_predicted_waiting_tokens",
+            "Prompts and predicted outputs of what waits, here and in the engine",
+            now.predicted_waiting_tokens,
+        )
+        yield GaugeMetricFamily(
+            "sagesched_predicted_waiting_seconds", "About how long the engine needs for it", now.predicted_waiting_s
+        )
+        yield from families(self._monitor.series, now.waiting)
         yield GaugeMetricFamily("sagesched_running", "Requests in the engine", now.running)
         yield GaugeMetricFamily("sagesched_slots", "Slots of the engine, 0 when unknown", now.slots or 0)
         yield GaugeMetricFamily(

@@ -162,15 +162,12 @@ def _invalid(error: msgspec.DecodeError) -> web.Response:
 def _param(message: str) -> str | None:
     """The field that msgspec names at the end of its message (`... - at `$.max_tokens``)."""
     _, found, path = message.rpartition("`$.")
-    return path.rstrip("`") if found else None
+    return path.rstrip("`").partition("[")[0] if found else None
 
 
 def _priority(request: web.Request, ask: Ask) -> int:
-    """The body's priority; else the header's, as vLLM takes it."""
-    header = request.headers.get("X-Vllm-Priority")
-    if ask.priority or header is None:
-        return ask.priority
+    """The header's priority, or where it has none that is a number the body's: vLLM gives the header precedence."""
     try:
-        return int(header)
-    except ValueError:
-        return 0
+        return int(request.headers["X-Vllm-Priority"])
+    except (KeyError, ValueError):
+        return ask.priority

@@ -99,7 +99,7 @@ def _engine_arguments(out: argparse.ArgumentParser, default: Options) -> None:
         "--scheduling-policy",
         choices=("fcfs", "priority"),
         default=default.scheduling_policy,
-        help="order of the waiting queue; priority: lower values of the body's `priority` first",
+        help="order of the waiting queue; priority: lower X-Vllm-Priority, or `priority` in the body, first",
     )
 
 

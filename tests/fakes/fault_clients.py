@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 SURFACES = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
-REASON = b"x-llm-d-request-dropped-reason"
+REASON = b"x-sagesched-reason"
 LIMIT_S = 60.0
 """A request that has not ended by then is lost, which no request may be."""
 PATIENCE_S = 0.4

@@ -27,7 +27,7 @@ async def test_refused_with_a_reason_and_never_quoted(start, fakes, caplog, sent
     writer.close()
     refused = answer[answer.rindex(b"HTTP/1.") :]
     assert refused.split(b" ")[1] == b"400"
-    assert b"x-llm-d-request-dropped-reason: bad-http" in refused
+    assert b"x-sagesched-reason: bad-http" in refused
     assert SECRET not in answer
     assert SECRET.decode() not in caplog.text
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

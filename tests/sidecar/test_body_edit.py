@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagesched_sidecar.body_edit import MAX_SCANNED_BYTES, with_usage
+from sagesched_sidecar.body_edit import MAX_SCANNED_BYTES, with_member, with_usage
 from sagesched_sidecar.surfaces import SURFACES
 
 VALUES = st.recursive(
@@ -27,7 +27,7 @@ OPTIONS = st.none() | st.dictionaries(st.sampled_from(["a", "include_usage", "co
 @given(MEMBERS, st.sampled_from([None, 1]), st.booleans())
 def test_without_options_a_member_is_put_first(members, indent, escapes):
     raw = json.dumps(members, indent=indent, ensure_ascii=escapes).encode("utf-8", "surrogatepass")
-    edited = with_usage(raw, present=False, options={})
+    edited = with_usage(raw, members)
     assert edited is not None
     assert edited.replace(b'"stream_options":{"include_usage":true},', b"", 1) == raw
     assert edited.startswith(b'{"stream_options":{"include_usage":true},')
@@ -47,7 +47,7 @@ def test_with_options_their_value_alone_is_written_anew(before, options, after, 
     whole = json.loads(raw)
     if not isinstance(whole["stream_options"], dict | None):
         return
-    edited = with_usage(raw, present=True, options=whole["stream_options"] or {})
+    edited = with_usage(raw, whole)
     if "stream_options" in after:
         assert edited is not None
         assert json.loads(edited)["stream_options"]["include_usage"] is True
@@ -59,6 +59,25 @@ def test_with_options_their_value_alone_is_written_anew(before, options, after, 
     assert edited.startswith(head.encode())
     assert edited.endswith(tail.encode())
     assert json.loads(edited[len(head.encode()) : -len(tail.encode())]) == expected
+
+
+@given(
+    st.dictionaries(st.text(max_size=4) | st.just("priority"), VALUES, max_size=5),
+    st.integers(-(2**63), 2**63 - 1),
+    st.sampled_from([None, 1]),
+)
+def test_a_member_is_set_and_nothing_else_changes(members, value, indent):
+    raw = json.dumps(members, indent=indent).encode()
+    edited = with_member(raw, members, "priority", value)
+    assert edited is not None
+    assert json.loads(edited) == members | {"priority": value}
+    if "priority" not in members:
+        assert edited.endswith(raw[1:])
+
+
+def test_of_a_repeated_member_the_one_that_counts_is_set():
+    raw = b'{"priority": 1, "a": {"priority": 2}, "priority": 3 }'
+    assert with_member(raw, json.loads(raw), "priority", -7) == raw.replace(b"3", b"-7")
 
 
 def test_numbers_and_unknown_fields_keep_their_form():

@@ -7,7 +7,7 @@ from sagesched_sidecar.server import drain
 
 CHAT = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hello"}]}).encode()
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-REASON = "x-llm-d-request-dropped-reason"
+REASON = "x-sagesched-reason"
 
 
 async def never():

@@ -6,7 +6,7 @@ import json
 import pytest
 
 CHAT = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hello"}]}).encode()
-REASON = "x-llm-d-request-dropped-reason"
+REASON = "x-sagesched-reason"
 
 
 def error_of(reply):

@@ -144,25 +144,44 @@ async def test_tokenize_agrees_with_usage(start_server: Any) -> None:
 
 
 async def test_priority_decides_who_goes_first_where_the_policy_says_so(start_server: Any, until: Any) -> None:
-    server, url = await start_server(scheduling_policy="priority", max_num_seqs=1)
+    assert await order_of_answers(start_server, until, "priority") == ["high", "message", "header", "low"]
+
+
+async def test_under_fcfs_a_priority_is_taken_and_ignored(start_server: Any, until: Any) -> None:
+    assert await order_of_answers(start_server, until, "fcfs") == ["low", "high", "header", "message"]
+
+
+async def order_of_answers(start_server: Any, until: Any, policy: str) -> list[str]:
+    """Who is answered when, of four that waited for one place: by body, body, header over body, header alone."""
+    server, url = await start_server(scheduling_policy=policy, max_num_seqs=1)
     engine = server.paced.engine
     done: list[str] = []
     async with aiohttp.ClientSession() as client:
 
-        async def ask(name: str, max_tokens: int = 5, priority: int = 0, headers: Any = None) -> None:
-            body = {"prompt": name, "max_tokens": max_tokens, "ignore_eos": True, "priority": priority}
-            async with client.post(f"{url}/v1/completions", json=body, headers=headers) as answer:
+        async def ask(
+            name: str, max_tokens: int = 5, priority: int = 0, headers: Any = None, path: str = "/v1/completions"
+        ) -> None:
+            prompt = {"messages": [{"role": "user", "content": name}]} if path == "/v1/messages" else {"prompt": name}
+            body = prompt | {"max_tokens": max_tokens, "ignore_eos": True, "priority": priority}
+            async with client.post(url + path, json=body, headers=headers) as answer:
+                assert answer.status == 200
                 await answer.read()
                 done.append(name)
 
         holds_the_place = asyncio.create_task(ask("holds", max_tokens=8000))
         await until(lambda: engine.running_count == 1)
-        others = [
-            asyncio.create_task(ask("low", priority=7)),
-            asyncio.create_task(ask("high", priority=-1)),
-            asyncio.create_task(ask("header", headers={"X-Vllm-Priority": "3"})),
-        ]
-        await until(lambda: engine.waiting_count == 3)
+        others = []
+        for count, asked in enumerate(
+            (
+                ask("low", priority=7),
+                ask("high", priority=-1, headers={"X-Vllm-Priority": "no number"}),
+                ask("header", priority=-9, headers={"X-Vllm-Priority": "3"}),
+                ask("message", priority=99, headers={"X-Vllm-Priority": "2"}, path="/v1/messages"),
+            ),
+            start=1,
+        ):
+            others.append(asyncio.create_task(asked))
+            await until(lambda count=count: engine.waiting_count == count)
         holds_the_place.cancel()
         await asyncio.gather(*others)
-    assert done == ["high", "header", "low"]
+    return done

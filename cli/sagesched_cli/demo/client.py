@@ -13,7 +13,7 @@ from sagesched_sim.workload.exchange import Exchange
 REQUESTS_PER_POOL = 1000
 """As many connections as one openai client opens at once."""
 RUN_LIMIT_S = 1800.0
-REASON_HEADER = "x-llm-d-request-dropped-reason"
+REASON_HEADER = "x-sagesched-reason"
 STREAM_OPTIONS = {"include_usage": True, "continuous_usage_stats": True}
 """The engine tells in each event how many tokens it has generated: an event of the demo holds many."""
 _REFUSALS = (429, 503)

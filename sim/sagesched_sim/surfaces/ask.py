@@ -65,29 +65,35 @@ def usage_asked_for(options: StreamOptions | None, *, stream: bool) -> tuple[boo
     return bool(options.include_usage), bool(options.include_usage and options.continuous_usage_stats)
 
 
-Scalar = str | int | float | bool
-
-
-class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+class Common(msgspec.Struct, frozen=True, kw_only=True):
     """The fields that every surface shares. Unknown ones (and `stop`, which filler text never meets) are ignored."""
 
     model: str | None = None
     stream: bool | None = False
-    priority: int = 0
     min_tokens: int = 0
     ignore_eos: bool = False
-    vllm_xargs: dict[str, Scalar | list[Scalar]] | None = None
-    """Flat, as in vLLM: what is nested further does not decode."""
+    vllm_xargs: Any = None
 
     @property
     def scripted_tokens(self) -> int | None:
         """The true length that a test wrote into the body (`vllm_xargs.sim_output_tokens`)."""
-        value = (self.vllm_xargs or {}).get("sim_output_tokens")
+        value = self.vllm_xargs.get("sim_output_tokens") if isinstance(self.vllm_xargs, dict) else None
         if value is None:
             return None
         if not isinstance(value, int) or value < 1:
             raise BadRequest("sim_output_tokens must be an integer of at least 1", param="vllm_xargs")
         return value
+
+
+Scalar = str | int | float | bool
+
+
+class Sampling(Common, frozen=True, kw_only=True):
+    """The fields of the surfaces of OpenAI's form. vLLM's Anthropic surface knows neither of them."""
+
+    priority: int = 0
+    vllm_xargs: dict[str, Scalar | list[Scalar]] | None = None
+    """Flat, as in vLLM: what is nested further does not decode."""
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from sagesched_sim.prompt import chat_template, content_text, count_tokens
-from sagesched_sim.surfaces.ask import Ask, Piece, Prompt, Sampling, Stamp, Text
+from sagesched_sim.surfaces.ask import Ask, Common, Piece, Prompt, Stamp, Text
 
 _STOP_REASONS: Final = {"stop": "end_turn", "length": "max_tokens"}
 
@@ -16,7 +16,7 @@ class _Message(msgspec.Struct, frozen=True):
     content: str | list[Any]
 
 
-class _Counted(Sampling, frozen=True, kw_only=True):
+class _Counted(Common, frozen=True, kw_only=True):
     messages: Annotated[list[_Message], Meta(min_length=1)]
     system: str | list[Any] | None = None
 
@@ -50,7 +50,6 @@ class MessagesSurface:
             min_tokens=asked.min_tokens,
             ignore_eos=asked.ignore_eos,
             stream=bool(asked.stream),
-            priority=asked.priority,
             scripted_tokens=asked.scripted_tokens,
         )
 
