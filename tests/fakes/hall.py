@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from sagesched.request import Outcome, Request
 from sagesched.settings import Grpc
 from sagesched_sidecar.admission import Admission, Visit
+from sagesched_sidecar.gateway import Gateway
 from sagesched_sidecar.live import LiveSettings
 from sagesched_sidecar.orders import OrderDesk
 from sagesched_sidecar.prompts import PromptEmbedder
@@ -81,7 +82,8 @@ class Hall:
 
         grpc = Grpc(listen=("127.0.0.1:0",), max_streams=max_streams)
         live = LiveSettings(None, Loaded.without_file(replace(self.world.settings, grpc=grpc)))
-        desk = OrderDesk(live, self.admission.estimate, unknown_class=lambda: None)
+        gateway = Gateway(live.now.settings, lambda header, outcome: None)
+        desk = OrderDesk(live, self.admission.estimate, gateway, unknown_class=lambda: None)
         service = Scheduling(self.admission, desk, self.traffic, live, dimensions=DIMENSIONS)
         async with open_door(grpc, None, [service.handler()], ready=True, last_words_s=0.1) as door:
             yield door.addresses[0]
