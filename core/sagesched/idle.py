@@ -69,6 +69,11 @@ def _max_wait_in_mode(settings: Settings) -> str | None:
     return _max_wait(settings)
 
 
+def _candidate(settings: Settings) -> str | None:
+    mode = settings.engine.mode
+    return None if mode == "gate" else f"in mode {mode} no request is chosen here, so there is no choice to compare"
+
+
 def _queue_bounds(settings: Settings) -> str | None:
     return "in mode shadow nothing is refused" if settings.engine.mode == "shadow" else None
 
@@ -98,6 +103,7 @@ RULES: dict[str, Callable[[Settings], str | None]] = {
     "scheduling.alpha": _alpha,
     "scheduling.maxWaitSeconds": _max_wait_in_mode,
     "scheduling.classes": _classes,
+    "scheduling.shadow": _candidate,
     "history.storeRows": _store_rows,
     "embedding.deadlineSeconds": _deadline,
     "queue.maxRequests": _queue_bounds,

@@ -52,7 +52,7 @@ class Comparing:
         if ticket not in self._keys:
             return
         key, compared = self._keys.pop(ticket), self._running.pop(ticket, None)
-        if compared is None or now_s is None or ticket.started_s is None:
+        if compared is None or now_s is None or ticket.started_s is None or ticket.sent_ahead:
             self._comparison.end(key, None, ticket.rank, ticket.rank)
         else:
             self._comparison.end(key, now_s - ticket.started_s, compared.live, compared.candidate)
