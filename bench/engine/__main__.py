@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.engine import workload
-from bench.engine.policies import FCFS, POLICIES, SLOTS
+from bench.engine.policies import FCFS, KV_TOKENS, POLICIES, SLOTS
 from bench.engine.report import compare, table
 from bench.engine.runs import Laboratory, Plan, Run
 from bench.engine.vllm_process import environment_folder
@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--loads", type=float, nargs="+", default=[HEAVY, LIGHT], help="times the capacity (%(default)s)")
     out.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="one list of arrivals each (%(default)s)")
     out.add_argument("--policies", nargs="+", choices=POLICIES, help="which (default: all; the bound above 1 alone)")
-    out.add_argument("--requests", type=int, default=240, help="in each run (%(default)s)")
+    out.add_argument("--requests", type=int, default=360, help="in each run (%(default)s)")
     out.add_argument("--lengths", nargs="+", choices=("replayed", "own"), default=["replayed", "own"])
     out.add_argument("--sidecar-settings", type=json.loads, default={}, metavar="JSON", help="over those of every run")
     out.add_argument("--out", type=Path, default=Path("build/bench-engine.json"), help="where figures go (%(default)s)")
@@ -94,6 +94,7 @@ def _document(given: argparse.Namespace, laboratory: Laboratory, runs: list[Run]
             "seeds": given.seeds,
             "requests_a_run": given.requests,
             "slots": SLOTS,
+            "kv_cache_tokens": KV_TOKENS,
             "length_scale": workload.SCALE,
             "max_tokens": workload.MAX_TOKENS,
             "max_prompt_tokens": workload.MAX_PROMPT_TOKENS,

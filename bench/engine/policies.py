@@ -12,7 +12,14 @@ from sagesched.ranking import Ranking
 from sagesched.request import Outcome, Request
 from sagesched.settings import Embedding, Settings
 
-SLOTS = 16
+SLOTS = 64
+KV_TOKENS = 4096
+BLOCK_TOKENS = 32
+ENGINE = (
+    *("--max-num-seqs", str(SLOTS), "--block-size", str(BLOCK_TOKENS)),
+    *("--num-gpu-blocks-override", str(KV_TOKENS // BLOCK_TOKENS + 1)),  # one block is the engine's own
+)
+"""Every engine: one that its KV cache bounds and not its slots, as GPUs that serve large models are."""
 BY_PRIORITY = ("--scheduling-policy", "priority")
 Priorities = Sequence[int] | None
 

@@ -5,7 +5,6 @@ import re
 from typing import NamedTuple
 
 import aiohttp
-from bench.engine.policies import SLOTS
 
 INTERVAL_S = 0.5
 _SAMPLE = re.compile(r"^(vllm:\w+)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
@@ -46,8 +45,8 @@ async def watch(url: str, seen: list[Reading]) -> None:
 
 
 def full_rate(seen: list[Reading]) -> float:
-    """Output tokens a second while every place was taken and others waited. Raises ValueError where that never was."""
-    full = [reading for reading in seen if reading.running >= SLOTS and reading.waiting > 0]
+    """Output tokens a second while requests waited for a place or for memory. Raises ValueError where none did."""
+    full = [reading for reading in seen if reading.generated_tokens > 0 and reading.waiting > 0]
     if len(full) < 10:
         raise ValueError("the engine was not full for long enough to measure its capacity; ask for more requests")
     first, last = full[0], full[-1]

@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 from bench.engine import servers, workload
 from bench.engine.client import Served, Shot, drive
-from bench.engine.policies import FCFS, POLICIES, SLOTS, Policy
+from bench.engine.policies import ENGINE, FCFS, POLICIES, Policy
 from bench.engine.readings import Reading, full_rate, read, watch
 from bench.engine.workload import CAPACITY_REQUESTS, MAX_TOKENS, Asked, Workload
 from bench.machine import load as machine_load
@@ -101,7 +101,7 @@ class Laboratory:
 
     def _setting(self, policy: Policy) -> str:
         more = self._more if policy.mode else None
-        facts = [self._requests, SLOTS, workload.SCALE, MAX_TOKENS, policy.engine, more]
+        facts = [self._requests, ENGINE, workload.SCALE, MAX_TOKENS, policy.engine, more]
         return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:12]
 
     def _measure(self, plan: Plan, policy: Policy, setting: str) -> Run:

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench import processes
 from bench.engine import lengths_file
-from bench.engine.policies import SLOTS, Policy
+from bench.engine.policies import ENGINE, SLOTS, Policy
 from bench.engine.vllm_process import MODEL, ROOT, VllmProcess
 
 REPLAY = ("--logits-processors", "bench.engine.replay:Replay")
@@ -20,7 +20,7 @@ Lengths = Iterable[tuple[Sequence[int], int]]
 @contextmanager
 def engine(folder: Path, log: Path, policy: Policy, lengths: Lengths | None) -> Iterator[str]:
     """vLLM's URL. With `lengths` it replays these (token ids, output tokens); their file is gone after it."""
-    arguments = ["--max-num-seqs", str(SLOTS), *policy.engine]
+    arguments = [*ENGINE, *policy.engine]
     with TemporaryDirectory(prefix="lengths-") as own:
         environment = {}
         if lengths is not None:

@@ -25,7 +25,7 @@ MAX_TOKENS = 300
 """Every request's max_tokens, and the longest length that is replayed."""
 MIN_TOKENS = 3
 HISTORY = 7000
-CAPACITY_REQUESTS = 96
+CAPACITY_REQUESTS = 128
 _DRAWN = 3
 """Times as many are drawn as are wanted, so that enough are short enough."""
 
