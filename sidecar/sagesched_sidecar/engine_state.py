@@ -14,18 +14,22 @@ class EngineState(NamedTuple):
     running: int | None = None
     waiting: int | None = None
     kv_tokens: int | None = None
+    block_tokens: int | None = None
+    """Tokens of one block of the KV cache: a request holds whole ones."""
 
 
 def read_metrics(text: str) -> EngineState:
     """vLLM's metrics in the Prometheus text format; several engines in one process are added up."""
     running = [value for _, value in _samples(text, "vllm:num_requests_running")]
     waiting = [value for _, value in _samples(text, "vllm:num_requests_waiting")]
-    kv = [_kv_tokens(labels) for labels, _ in _samples(text, "vllm:cache_config_info")]
-    known = [tokens for tokens in kv if tokens]
+    caches = [labels for labels, _ in _samples(text, "vllm:cache_config_info")]
+    known = [tokens for tokens in map(_kv_tokens, caches) if tokens]
+    blocks = [size for labels in caches if (size := _whole(labels.get("block_size")))]
     return EngineState(
         running=int(sum(running)) if running else None,
         waiting=int(sum(waiting)) if waiting else None,
         kv_tokens=sum(known) if known else None,
+        block_tokens=max(blocks, default=None),
     )
 
 

@@ -120,11 +120,13 @@ class Place:
         """The engine failed; nothing is learnt."""
         self._gate.drop(self, 0)
 
-    def kv_tokens(self) -> tuple[float, float]:
-        """KV cache tokens held now, and still to come as predicted."""
+    def kv_tokens(self, block_tokens: int = 0) -> tuple[float, float]:
+        """KV cache tokens held now, and still to come as predicted. Each choice ends within a block of its own, half of
+        which is empty on average."""
         request, generated = self.ticket.request, self.ticket.generated_tokens
         choices = request.features.choices
-        return request.prompt_tokens + choices * generated, choices * max(1.0, self.predicted_tokens - generated)
+        held = request.prompt_tokens + choices * (generated + block_tokens / 2)
+        return held, choices * max(1.0, self.predicted_tokens - generated)
 
 
 class Gate:
@@ -141,6 +143,7 @@ class Gate:
         self._observer = observer
         self._known_slots = engine.known_slots
         self._learnt: tuple[int | None, int | None] = None, None
+        self._block_tokens = 0
         self._places: dict[str, Place] = {}
         self._running: dict[str, Place] = {}
         self._waiting_bytes = 0
@@ -255,10 +258,11 @@ class Gate:
         """See Place.drop and Place.fail."""
         self._remove(place, generated_tokens, "left")
 
-    def set_capacity(self, slots: int | None, kv_tokens: int | None) -> None:
+    def set_capacity(self, slots: int | None, kv_tokens: int | None, block_tokens: int | None = None) -> None:
         """What the engine's metrics taught. What the settings state outweighs it."""
         known_slots, known_kv_tokens = self._learnt
         self._learnt = slots or known_slots, kv_tokens or known_kv_tokens
+        self._block_tokens = block_tokens or self._block_tokens
         self._note_backlog(self._clock())
         self.dispatch()
 
@@ -386,8 +390,7 @@ class Gate:
         if self._kv_tokens is None:
             return True
         room = self._kv_tokens * (1 - self._engine.kv_reserve)
-        uses = [other.kv_tokens() for other in self._running.values()]
-        uses.append(place.kv_tokens())
+        uses = [other.kv_tokens(self._block_tokens) for other in (*self._running.values(), place)]
         if sum(map(sum, uses)) <= room:
             return True
         return predicted_peak_tokens([held for held, _ in uses], [ahead for _, ahead in uses]) <= room

@@ -61,7 +61,7 @@ class EngineMonitor:
         self.state = state
         ranking = self._gate.ranking
         self._slots.see(state, gate_waiting=ranking.waiting_count, gate_running=ranking.running_count)
-        self._gate.set_capacity(self._slots.slots, self.state.kv_tokens)
+        self._gate.set_capacity(self._slots.slots, self.state.kv_tokens, self.state.block_tokens)
 
     async def _get(self, session: aiohttp.ClientSession, path: str) -> tuple[int, str]:
         async with session.get(self._base_url + path, allow_redirects=False) as answer:

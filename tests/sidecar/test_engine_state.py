@@ -15,10 +15,10 @@ vllm:cache_config_info{block_size="16",engine="0",%snum_gpu_blocks="100"} 1.0
 
 
 def test_vllms_metrics():
-    assert read_metrics(VLLM % 'kv_cache_size_tokens="1500",') == EngineState(3, 1, 1500)
-    assert read_metrics(VLLM % "") == EngineState(3, 1, 1600)
+    assert read_metrics(VLLM % 'kv_cache_size_tokens="1500",') == EngineState(3, 1, 1500, 16)
+    assert read_metrics(VLLM % "") == EngineState(3, 1, 1600, 16)
     assert read_metrics("vllm:num_requests_running 2\n") == EngineState(2, None, None)
-    assert read_metrics((VLLM + VLLM) % ("", "")) == EngineState(6, 2, 3200)
+    assert read_metrics((VLLM + VLLM) % ("", "")) == EngineState(6, 2, 3200, 16)
 
 
 @given(st.text())

@@ -190,6 +190,17 @@ async def test_capacity_that_is_learnt_starts_what_waits() -> None:
     assert world.gate.snapshot().running == 4
 
 
+@pytest.mark.parametrize(("block_tokens", "fit"), [(None, 3), (2, 3), (20, 2), (60, 1)])
+async def test_a_request_holds_whole_blocks_of_the_cache(block_tokens: int | None, fit: int) -> None:
+    world = World(engine={"slots": 9, "kvTokens": 153, "kvReserve": 0})
+    world.gate.set_capacity(None, None, block_tokens)
+    for k in range(5):
+        await world.enter(f"r{k}", prompt=40, tokens=10)
+    assert world.gate.snapshot().running == fit, "of 50 tokens each, and half a block more"
+    await serve_all(world)
+    world.assert_empty()
+
+
 async def test_what_the_settings_state_outweighs_what_is_learnt() -> None:
     world = World(engine={"slots": 2, "kvTokens": 50})
     world.gate.set_capacity(9, 900)
