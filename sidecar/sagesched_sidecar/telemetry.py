@@ -183,7 +183,7 @@ class Telemetry:
 
 
 def _tell(turn: Turn) -> None:
-    facts = {"model": turn.model[:LOGGED_MODEL_CHARACTERS], "level": turn.fallback, "skill": round(turn.skill, 3)}
+    facts = {"model": turn.model[:LOGGED_MODEL_CHARACTERS], "used": turn.fallback, "skill": round(turn.skill, 3)}
     if turn.fallback is None:
         _log.info("predictions use the whole chain again", extra=facts)
     else:
