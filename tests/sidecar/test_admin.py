@@ -114,7 +114,7 @@ async def test_a_fallback_is_told_once_in_the_log_and_lasts_in_metrics_and_statu
         for _ in range(3):
             await client.ask(sidecar, "POST", "/v1/chat/completions", CHAT, "X-Request-Id: last")
     told = [record for record in caplog.records if "neighbours" in record.message]
-    assert [(record.model, record.level) for record in told] == [("m", "global")]
+    assert [(record.model, record.used) for record in told] == [("m", "global")]
     explained = document(await client.ask(sidecar, "GET", "/sagesched/explain/last"))
     assert (explained["alone"], explained["source"]) == ("global", "global")
     assert document(await client.ask(sidecar, "GET", "/sagesched/status"))["calibration"]["m"]["fallback"] == "global"
