@@ -1,13 +1,12 @@
 """What the engine's /metrics says while it works."""
 
 import asyncio
-import re
 from typing import NamedTuple
 
 import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
 
 INTERVAL_S = 0.5
-_SAMPLE = re.compile(r"^(vllm:\w+)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
 
 
 class Reading(NamedTuple):
@@ -25,8 +24,9 @@ async def read(http: aiohttp.ClientSession, url: str) -> Reading:
     async with http.get(f"{url}/metrics") as answer:
         text = await answer.text()
     found: dict[str, float] = {}
-    for name, value in _SAMPLE.findall(text):
-        found[name] = found.get(name, 0.0) + float(value)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[sample.name] = found.get(sample.name, 0.0) + sample.value
     return Reading(
         asyncio.get_running_loop().time(),
         found["vllm:num_requests_running"],
