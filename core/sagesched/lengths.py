@@ -133,6 +133,12 @@ class LengthDistribution:
         mass, total = self._after
         return float(total[first] / mass[first]) - generated_tokens
 
+    def spread_remaining(self, generated_tokens: float) -> float:
+        """The standard deviation of O given O > g, in tokens; beyond the last atom, the tail's."""
+        left = self.remaining(generated_tokens)
+        off = left.tokens - left.mean()
+        return math.sqrt(float(left.weights @ (off * off)))
+
     def _tail_after(self, tokens: float) -> FloatArray:
         """The tail under the cap; what has reached the cap and still runs is given one token more."""
         return np.minimum(tail_after(tokens), max(self.cap_tokens, tokens + 1.0))

@@ -34,6 +34,10 @@ class Belief:
         """E[O - g | O > g]: tokens still to come."""
         return self.distribution.mean_remaining(self.generated_tokens)
 
+    def spread_tokens(self) -> float:
+        """The standard deviation of what is still to come, in tokens."""
+        return self.distribution.spread_remaining(self.generated_tokens)
+
     def mean_cost(self) -> float:
         """E[X - a | X > a], all choices together."""
         return self._remaining_cost(Stopping.NEVER)

@@ -5,6 +5,7 @@ free in the same turn of the loop, and the next one starts.
 """
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -78,14 +79,14 @@ class Snapshot:
 class Place:
     """A request's place in the gate. The first of finish, drop and fail ends it; later ones do nothing."""
 
-    __slots__ = ("_gate", "body_bytes", "ended", "granted", "predicted_tokens", "ticket", "unlearnt")
+    __slots__ = ("_gate", "body_bytes", "ended", "granted", "predicted_tokens", "spread_tokens", "ticket", "unlearnt")
 
     def __init__(self, gate: "Gate", ticket: Ticket, body_bytes: int) -> None:
         self._gate = gate
         self.ticket = ticket
         self.body_bytes = body_bytes
         self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.predicted_tokens = ticket.belief.mean_tokens()
+        self.predict()
         self.ended = False
         self.unlearnt: Outcome | None = None
         """How it was answered, where its embedding had not come by then."""
@@ -94,6 +95,12 @@ class Place:
     def id(self) -> str:
         """The request's id."""
         return self.ticket.request.id
+
+    def predict(self) -> None:
+        """Its output tokens from what is believed now: their mean, and their standard deviation."""
+        belief = self.ticket.belief
+        self.predicted_tokens = self.ticket.generated_tokens + belief.mean_tokens()
+        self.spread_tokens = belief.spread_tokens()
 
     def began(self) -> None:
         """Its first output has come."""
@@ -106,7 +113,7 @@ class Place:
             return
         refreshed = self._gate.ranking.progress(self.id, generated_tokens)
         if refreshed or generated_tokens >= self.predicted_tokens:  # outlived: what is to come never reads as nothing
-            self.predicted_tokens = generated_tokens + self.ticket.belief.mean_tokens()
+            self.predict()
 
     def finish(self, outcome: Outcome) -> Finished | None:
         """It was answered; history learns."""
@@ -127,6 +134,10 @@ class Place:
         choices = request.features.choices
         held = request.prompt_tokens + choices * (generated + block_tokens / 2)
         return held, choices * max(1.0, self.predicted_tokens - generated)
+
+    def kv_variance(self) -> float:
+        """Of the KV cache tokens still to come; its choices are one prompt's and vary together."""
+        return float((self.ticket.request.features.choices * self.spread_tokens) ** 2)
 
 
 class Gate:
@@ -201,7 +212,7 @@ class Gate:
             return
         ticket = self.ranking.refine(place.id, embedding)
         self._tell_trouble(ticket)
-        place.predicted_tokens = ticket.generated_tokens + ticket.belief.mean_tokens()
+        place.predict()
         self.dispatch()
 
     def _admit(self, request: Request, embedding: Vector | None, body_bytes: int) -> Place:
@@ -298,7 +309,7 @@ class Gate:
             self._repredicting = None
             for ticket in self.ranking.repredict(REPREDICTED_AT_ONCE):
                 self._tell_trouble(ticket)
-                self._places[ticket.request.id].predicted_tokens = ticket.belief.mean_tokens()
+                self._places[ticket.request.id].predict()
             self.dispatch()
             self._repredict()
 
@@ -381,16 +392,17 @@ class Gate:
         return len(self._running) < (self.slots or UNKNOWN_SLOTS) + self._engine.extra_slots
 
     def _has_room_for(self, place: Place) -> bool:
-        """A free slot, and a predicted KV peak that fits (Past-Future). A request alone always starts: whether it fits
-        at all is for the engine to say."""
+        """A free slot, and a predicted KV peak that fits (Past-Future) beside one standard deviation of all that is to
+        come. A request alone always starts: whether it fits at all is for the engine to say."""
         if self._entry != "room" or not self._running:
             return True
         if not self._has_free_slot():
             return False
         if self._kv_tokens is None:
             return True
-        room = self._kv_tokens * (1 - self._engine.kv_reserve)
-        uses = [other.kv_tokens(self._block_tokens) for other in (*self._running.values(), place)]
+        places = (*self._running.values(), place)
+        room = self._kv_tokens * (1 - self._engine.kv_reserve) - math.sqrt(sum(other.kv_variance() for other in places))
+        uses = [other.kv_tokens(self._block_tokens) for other in places]
         if sum(map(sum, uses)) <= room:
             return True
         return predicted_peak_tokens([held for held, _ in uses], [ahead for _, ahead in uses]) <= room

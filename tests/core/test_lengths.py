@@ -148,6 +148,15 @@ def test_what_remains_is_the_conditional_law(one: LengthDistribution, age: int) 
 
 @LAW
 @given(distributions(), ages)
+def test_the_spread_is_that_of_what_remains(one: LengthDistribution, age: int) -> None:
+    left = one.remaining(age)
+    square = float(left.tokens**2 @ left.weights) - left.mean() ** 2
+    assert one.spread_remaining(age) ** 2 == pytest.approx(square, rel=1e-6, abs=1e-6 * left.mean() ** 2)
+    assert LengthDistribution.point(7).spread_remaining(3) == 0
+
+
+@LAW
+@given(distributions(), ages)
 def test_what_remains_is_never_nothing(one: LengthDistribution, age: int) -> None:
     assert one.mean_remaining(age) > 0
     if age >= one.tokens[-1]:

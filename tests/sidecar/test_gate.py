@@ -4,9 +4,9 @@ import asyncio
 
 import numpy as np
 import pytest
-from gate_world import DONE, World, serve_all
+from gate_world import DIMENSIONS, DONE, World, serve_all
 
-from sagesched.request import Request
+from sagesched.request import Outcome, Request
 
 
 async def test_fcfs_is_first_in_first_out() -> None:
@@ -60,6 +60,19 @@ async def test_the_reserve_is_kept_free() -> None:
         await world.enter("a", prompt=40, tokens=5)
         await world.enter("b", prompt=40, tokens=5)
         assert world.gate.snapshot().running == running
+
+
+@pytest.mark.parametrize(("lengths", "running"), [((100, 100), 2), ((10, 190), 1)])
+async def test_what_may_come_out_longer_than_its_mean_has_room_kept_for_it(
+    lengths: tuple[int, int], running: int
+) -> None:
+    world = World(engine={"slots": 10, "kvTokens": 260})
+    somewhere = np.eye(DIMENSIONS, dtype=np.float32)[0]
+    for k in range(400):
+        world.gate.ranking.learn(Request(id=f"h{k}"), somewhere, Outcome(output_tokens=lengths[k % 2]))
+    for which in ("a", "b"):
+        await world.enter(which, tokens=1000)
+    assert world.gate.snapshot().running == running, "both means fit, and not the spread of 10 or 190"
 
 
 async def test_a_request_alone_starts_whatever_its_size() -> None:
