@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import aiohttp
-from engine_asks import ask, base, completion, metrics, until
+from engine_asks import FILLING_TOKENS, ask, base, completion, metrics, until
 from real_engine import MODEL, SLOTS, RealEngine
 
 LONG = 1500
@@ -41,7 +41,7 @@ async def test_a_drain_serves_what_is_open_and_refuses_what_is_new(by_priority: 
     try:
         assert process.stdout is not None
         url = json.loads(await process.stdout.readline())["url"]
-        body = completion("Once upon a time", 120, stream=True)
+        body = completion("Once upon a time", FILLING_TOKENS, stream=True)
         async with http.post(f"{url}/v1/completions", json=body) as stream:
             first = await stream.content.readuntil(b"\n\n")
             waiting = asyncio.create_task(ask(http, url, "drain-waits", completion("Then", 8)))

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from engine_asks import ask, base, completion, until
+from engine_asks import ask, base, completion, filled, until
 from real_engine import SLOTS, RealEngine
 
 WORDS = {"alpha": 160, "bravo": 20, "cobra": 120, "delta": 40, "ember": 80}
@@ -50,18 +50,14 @@ async def test_in_priority_mode_the_engine_admits_what_is_short_first(
         by_priority.url,
         {"engine": section, "history": {"seedFile": str(seed)}, "scheduling": {"boost": 0}},
     )
-    filling = [
-        asyncio.create_task(ask(http, by_priority.url, f"m-fill-{n}", completion("Once", 60 + 20 * n)))
-        for n in range(SLOTS)
-    ]
-    await until(http, by_priority.url, running=SLOTS, waiting=0)
     sent = []
-    for number, word in enumerate(WORDS):
-        body = completion(f"{word} " * 12, 16, priority=-number)
-        del body["max_tokens"]  # the engine's default is 16; a cap would make all predictions the same
-        sent.append(asyncio.create_task(ask(http, base(sidecar), f"m-{word}-x", body)))
-        await until(http, by_priority.url, running=SLOTS, waiting=number + 1)
-    await asyncio.gather(*filling, *sent)
+    async with filled(http, by_priority.url, "m"):
+        for number, word in enumerate(WORDS):
+            body = completion(f"{word} " * 12, 16, priority=-number)
+            del body["max_tokens"]  # the engine's default is 16; a cap would make all predictions the same
+            sent.append(asyncio.create_task(ask(http, base(sidecar), f"m-{word}-x", body)))
+            await until(http, by_priority.url, running=SLOTS, waiting=number + 1)
+    await asyncio.gather(*sent)
     admitted = [one.split("-")[2] for one, _ in by_priority.admitted() if one.split("-")[1] == "m"]
     assert [word for word in admitted if word != "fill"] == sorted(WORDS, key=WORDS.__getitem__)
 

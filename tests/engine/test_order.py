@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_asks import ask, base, completion, until
+from engine_asks import ask, base, completion, filled, until
 from real_engine import MODEL, SLOTS, RealEngine
 
 WORDS = ["alpha", "bravo", "cobra", "delta", "ember"]
@@ -30,16 +30,6 @@ def short(number: int) -> dict[str, Any]:
     return completion(f"{WORDS[number]} " * 12, 400, stop=[" ", "a", "e", "o"])
 
 
-async def fill(http: Any, engine: RealEngine, name: str) -> list[asyncio.Task[Any]]:
-    """As many long requests as it has places, straight to it."""
-    tasks = [
-        asyncio.create_task(ask(http, engine.url, f"{name}-fill-{n}", completion("Once", 60 + 20 * n)))
-        for n in range(SLOTS)
-    ]
-    await until(http, engine.url, running=SLOTS, waiting=0)
-    return tasks
-
-
 def order(engine: RealEngine, name: str) -> list[str]:
     """The names' last parts in the order of admission, without those that filled it."""
     ids = [one.split("-") for one, _ in engine.admitted()]
@@ -52,13 +42,13 @@ async def test_a_body_s_priority_orders_the_engine_s_queue_only_by_that_policy(
 ) -> None:
     """What the priority mode builds on; under fcfs the same bodies are accepted and their priorities ignored."""
     engine: RealEngine = request.getfixturevalue(stock)
-    filling = await fill(http, engine, "body")
     sent = []
-    for number, priority in enumerate([5, -3, 1 << 40, 0, -(1 << 40)]):
-        body = completion("Then", 2, priority=priority)
-        sent.append(asyncio.create_task(ask(http, engine.url, f"body-{number}-x", body)))
-        await until(http, engine.url, running=SLOTS, waiting=number + 1)
-    await asyncio.gather(*filling, *sent)
+    async with filled(http, engine.url, "body"):
+        for number, priority in enumerate([5, -3, 1 << 40, 0, -(1 << 40)]):
+            body = completion("Then", 2, priority=priority)
+            sent.append(asyncio.create_task(ask(http, engine.url, f"body-{number}-x", body)))
+            await until(http, engine.url, running=SLOTS, waiting=number + 1)
+    await asyncio.gather(*sent)
     assert order(engine, "body") == (["4", "1", "3", "0", "2"] if stock == "by_priority" else list("01234"))
 
 
@@ -69,12 +59,12 @@ async def test_gate_mode_admits_what_is_short_first(fcfs: RealEngine, http: Any,
         fcfs.url, {"engine": {"slots": 1}, "history": {"seedFile": str(seed)}, "scheduling": {"boost": 0}}
     )
     url = base(sidecar)
-    tasks = [asyncio.create_task(ask(http, url, "gate-fill-x", completion("Once", 40)))]
-    await until(http, fcfs.url, running=1)
-    for number in range(len(WORDS)):
-        tasks.append(asyncio.create_task(ask(http, url, f"gate-{number}-x", short(number))))
-        async with asyncio.timeout(20):
-            while sidecar.gate.snapshot().waiting <= number:
-                await asyncio.sleep(0.01)
+    tasks = []
+    async with filled(http, fcfs.url, "gate", slots=1, through=url):
+        for number in range(len(WORDS)):
+            tasks.append(asyncio.create_task(ask(http, url, f"gate-{number}-x", short(number))))
+            async with asyncio.timeout(20):
+                while sidecar.gate.snapshot().waiting <= number:
+                    await asyncio.sleep(0.01)
     await asyncio.gather(*tasks)
     assert order(fcfs, "gate") == BY_LENGTH

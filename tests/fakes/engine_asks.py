@@ -1,13 +1,17 @@
 """Requests to a real engine, and what its pages say."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
-from real_engine import MODEL
+from real_engine import MODEL, SLOTS
 
 Http = aiohttp.ClientSession
+FILLING_TOKENS = 450
+"""Longer than any test needs to queue what it asks, and as many as have slots fit the cache of every engine."""
 
 
 def base(sidecar: Any) -> str:
@@ -50,3 +54,21 @@ async def until(http: Http, url: str, *, running: int, waiting: int | None = Non
             if is_so and waiting in (None, now["vllm:num_requests_waiting"]):
                 return
             await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def filled(
+    http: Http, url: str, name: str, *, slots: int = SLOTS, through: str | None = None
+) -> AsyncIterator[None]:
+    """Each slot of the engine (asked `through` a sidecar, or directly) has a request of a client that leaves at the end
+    of the block: what waits starts then and not before."""
+    body = completion("Once", FILLING_TOKENS)
+    filling = [asyncio.create_task(ask(http, through or url, f"{name}-fill-{n}", body)) for n in range(slots)]
+    try:
+        await until(http, url, running=slots)
+        yield
+        assert not any(task.done() for task in filling), "it answered before the test had queued all"
+    finally:
+        for task in filling:
+            task.cancel()
+        await asyncio.gather(*filling, return_exceptions=True)
