@@ -168,7 +168,16 @@ def test_what_a_policy_is_given_has_no_place_for_a_true_length() -> None:
         *("arrival_s", "class_name", "priority", "weight", "features"),
     }
     public = {name for name in dir(Belief) if not name.startswith("_")}
-    assert public == {"request", "distribution", "cost", "generated_tokens", "mean_tokens", "mean_cost", "index"}
+    assert public == {
+        "request",
+        "distribution",
+        "cost",
+        "generated_tokens",
+        "mean_tokens",
+        "spread_tokens",
+        "mean_cost",
+        "index",
+    }
     assert Belief.__dictoffset__ == 0, "and nothing can be hung on it"
     for given in (Request(id="r"), Features()):
         with pytest.raises(AttributeError):
