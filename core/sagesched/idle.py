@@ -74,6 +74,19 @@ def _candidate(settings: Settings) -> str | None:
     return None if mode == "gate" else f"in mode {mode} no request is chosen here, so there is no choice to compare"
 
 
+def _preemption(settings: Settings) -> str | None:
+    mode = settings.engine.mode
+    return None if mode == "engine" else f"in mode {mode} no scheduler of ours is inside the engine"
+
+
+def _preemption_rule(settings: Settings) -> str | None:
+    if settings.engine.mode == "engine" and not settings.preemption.enabled:
+        return "preemption.enabled is false"
+    if settings.engine.mode == "engine" and settings.scheduling.policy == "fcfs":
+        return "policy fcfs has no index to preempt by"
+    return _preemption(settings)
+
+
 def _queue_bounds(settings: Settings) -> str | None:
     return "in mode shadow nothing is refused" if settings.engine.mode == "shadow" else None
 
@@ -104,6 +117,10 @@ RULES: dict[str, Callable[[Settings], str | None]] = {
     "scheduling.maxWaitSeconds": _max_wait_in_mode,
     "scheduling.classes": _classes,
     "scheduling.shadow": _candidate,
+    "preemption.enabled": _preemption,
+    "preemption.hysteresis": _preemption_rule,
+    "preemption.maxPerRequest": _preemption_rule,
+    "preemption.watchdogSeconds": _preemption,
     "history.storeRows": _store_rows,
     "embedding.deadlineSeconds": _deadline,
     "queue.maxRequests": _queue_bounds,

@@ -10,6 +10,7 @@ from sagesched.settings import Settings, decode
 LIVE = frozenset(
     {
         "scheduling",
+        "preemption",
         "history.windowRows",
         "history.learn",
         "embedding.deadlineSeconds",

@@ -75,6 +75,19 @@ class Scheduling(Section, frozen=True):
     """Another policy to compare with this one, on the same traffic (docs/settings-live.md)."""
 
 
+class Preemption(Section, frozen=True):
+    """When a scheduler inside the engine takes a running request's place away (docs/preemption.md)."""
+
+    enabled: bool = True
+    """Whether it does so at all; the engine's own preemption, when its memory runs out, is not touched."""
+    hysteresis: Annotated[float, Meta(ge=0, le=100)] = 0.5
+    """By what part the waiting index must be smaller, and the expected gain larger than the cost of the resume."""
+    max_per_request: Annotated[int, Meta(ge=0, le=1000)] = 1
+    """How often a request may be preempted by the rule."""
+    watchdog_seconds: Seconds = 60.0
+    """After so long without progress, or with more preemptions than completions, it is first come, first served."""
+
+
 class History(Section, frozen=True):
     """What is remembered of finished requests. Never prompt text."""
 
@@ -203,6 +216,7 @@ class Settings(Section, frozen=True):
     """Everything, validated whole: a file that does not decode leaves the last good settings in place."""
 
     scheduling: Scheduling = Scheduling()
+    preemption: Preemption = Preemption()
     history: History = History()
     embedding: Embedding = Embedding()
     queue: Queue = Queue()

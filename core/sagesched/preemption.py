@@ -1,0 +1,203 @@
+"""When does it pay to take a running request's place away? (docs/preemption.md)
+
+The host tells what runs and what waits in plain numbers; the answer is who gives way, and why nobody does. No clock, no
+state: the same numbers, the same answer. Costs O(log waiting) for each runner looked at, once the line's sums are made.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from enum import Enum
+from itertools import accumulate
+from operator import itemgetter
+from typing import Literal, NamedTuple
+
+from sagesched.settings import Preemption
+from sagesched.waiting import Rank
+
+LOOK = 8
+"""Runners looked at in a step, worst first: who gives way is among the worst, and a step must stay cheap."""
+
+
+class Pressure(Enum):
+    """What the first in line lacks: a place among the running, or memory for what it must hold to start."""
+
+    SLOTS = "slots"
+    KV = "kv"
+
+
+class Pace(NamedTuple):
+    """What the engine's capacity is and what a resume takes of it. Scaling all three times changes no decision."""
+
+    slots: int
+    """Requests that may run at once."""
+    kv_tokens: float
+    """Size of the KV cache."""
+    token_s: float
+    """Seconds for one output token of each running request: a step."""
+    recompute_token_s: float
+    """Seconds by which a token that is computed again lengthens the step of all."""
+    swap_token_s: float = 0.0
+    """The same for a token whose keys and values are copied back; 0 where copies overlap with computing."""
+
+
+class Waiter(NamedTuple):
+    """A request that waits. `score`, `tokens` and `cost` are means of what is still to come, all choices together."""
+
+    rank: Rank
+    score: float
+    """The policy's index over the weight, in any unit that all share; what hysteresis compares."""
+    tokens: float
+    cost: float
+    """In token^2 (cost.py): KV tokens held, summed over steps."""
+    need_tokens: float
+    """KV tokens that it must be given to start."""
+    weight: float = 1.0
+
+
+class Runner(NamedTuple):
+    """A request that runs; the first fields as a waiter's."""
+
+    rank: Rank
+    """The rank that it would wait with."""
+    score: float
+    tokens: float
+    cost: float
+    held_tokens: float
+    """KV tokens that come free when it gives way: not those of a prefix that others hold too."""
+    recompute_tokens: float
+    """Tokens to compute again at its resume, less those expected in the prefix cache or in a copy."""
+    swap_tokens: float = 0.0
+    """Tokens to copy back at its resume."""
+    weight: float = 1.0
+    preemptions: int = 0
+    """How often this rule has taken its place so far."""
+    promoted: bool = False
+    """It started by the starvation bound: it keeps its place."""
+
+
+Reason = Literal["slots", "kv", "off", "nobody", "order", "kept", "gap", "cost", "short"]
+"""`slots`, `kv`: somebody gives way. Else why nobody does: the rule is off, nobody waits or runs, no runner looked at
+stands behind the first in line, those that do keep their place (cap, starvation bound), their score is too near, the
+gain is below the cost, or all that pay free too little memory."""
+
+
+class Decision(NamedTuple):
+    """Who gives way, worst first, and what that is expected to gain and to cost: seconds of delay, times weight."""
+
+    reason: Reason
+    victims: tuple[Runner, ...] = ()
+    gain: float = 0.0
+    cost: float = 0.0
+
+
+class Line:
+    """What waits, best first, with the sums that the rule needs. Make a new one when the line has changed."""
+
+    __slots__ = ("_weights", "_work", "waiters")
+
+    def __init__(self, waiters: Sequence[Waiter]) -> None:
+        """`waiters`: by rank, ascending; the caller keeps them so."""
+        self.waiters = waiters
+        self._weights: list[float] | None = None
+        self._work: dict[Pressure, list[float]] = {}
+
+    def ahead_of(self, rank: Rank, pressure: Pressure) -> tuple[float, float]:
+        """Weight and remaining work (tokens or cost, by what is short) of those that stand before `rank`."""
+        work = self._work.get(pressure)
+        if work is None:
+            work = self._work[pressure] = _sums(self.waiters, _tokens if pressure is Pressure.SLOTS else _cost)
+        count = bisect_left(self.waiters, rank, key=_rank)
+        return self._sums_of_weights()[count], work[count]
+
+    @property
+    def weight(self) -> float:
+        """Of all that waits."""
+        return self._sums_of_weights()[-1]
+
+    def _sums_of_weights(self) -> list[float]:
+        if self._weights is None:
+            self._weights = _sums(self.waiters, _weight)
+        return self._weights
+
+
+_rank, _tokens, _cost, _weight = (
+    itemgetter(Waiter._fields.index(name)) for name in ("rank", "tokens", "cost", "weight")
+)
+
+
+def _sums(waiters: Sequence[Waiter], of: Callable[[Waiter], float]) -> list[float]:
+    """Of the first 0, 1, 2, ... of them."""
+    return list(accumulate(map(of, waiters), initial=0.0))
+
+
+def choose(
+    running: Sequence[Runner],
+    line: Line,
+    pressure: Pressure,
+    pace: Pace,
+    rule: Preemption,
+    *,
+    free_tokens: float = 0.0,
+) -> Decision:
+    """Who gives way to the first in line. `running`: by rank, the worst last; `free_tokens`: KV tokens that are free.
+
+    Under SLOTS at most one; under KV as few as free what the first in line needs, or none.
+    """
+    if not rule.enabled:
+        return Decision("off")
+    if not line.waiters or not running:
+        return Decision("nobody")
+    first = line.waiters[0]
+    looked_at = running[: -LOOK - 1 : -1]
+    reason, may = _candidates(looked_at, first, rule)
+    if not may:
+        return Decision(reason)
+    others = sum(runner.weight for runner in running) + line.weight
+    offers = [_offer(runner, line, pressure, pace, others) for runner in may]
+    paying = [offer for offer in offers if offer.gain > (1 + rule.hysteresis) * offer.cost]
+    if not paying:
+        return Decision("cost")
+    paying.sort(key=lambda offer: offer.cost - offer.gain)
+    if pressure is Pressure.SLOTS:
+        return paying[0]
+    return _enough(paying, first.need_tokens - free_tokens)
+
+
+def _candidates(runners: Sequence[Runner], first: Waiter, rule: Preemption) -> tuple[Reason, list[Runner]]:
+    """The runners whose place may go to `first`; where there is none, the last hurdle that any of them met."""
+    behind = [r for r in runners if first.rank < r.rank]
+    if not behind:
+        return "order", []
+    free = [r for r in behind if r.preemptions < rule.max_per_request and not r.promoted]
+    if not free:
+        return "kept", []
+    beaten = (1 + rule.hysteresis) * first.score
+    return "gap", [r for r in free if beaten < r.score]
+
+
+def _offer(runner: Runner, line: Line, pressure: Pressure, pace: Pace, everyone: float) -> Decision:
+    """Those ahead of the victim gain the capacity that it still needs, it loses what they need, and its resume delays
+    everyone."""
+    weight, work = line.ahead_of(runner.rank, pressure)
+    if pressure is Pressure.SLOTS:
+        mine, unit_s = runner.tokens, pace.token_s / pace.slots
+    else:
+        mine, unit_s = runner.cost, pace.token_s / pace.kv_tokens
+    gain = (weight * mine - runner.weight * work) * unit_s
+    resume_s = runner.recompute_tokens * pace.recompute_token_s + runner.swap_tokens * pace.swap_token_s
+    return Decision("slots" if pressure is Pressure.SLOTS else "kv", (runner,), gain, resume_s * everyone)
+
+
+def _enough(paying: list[Decision], lacking_tokens: float) -> Decision:
+    """As many as free what is lacking, the best first; none where all together do not."""
+    taken: list[Decision] = []
+    freed = 0.0
+    for offer in paying:
+        if freed >= lacking_tokens:
+            break
+        taken.append(offer)
+        freed += offer.victims[0].held_tokens
+    if freed < lacking_tokens or not taken:
+        return Decision("short")
+    victims = tuple(offer.victims[0] for offer in taken)
+    return Decision("kv", victims, sum(offer.gain for offer in taken), sum(offer.cost for offer in taken))
