@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from enum import Enum
 from itertools import accumulate
+from math import expm1
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
@@ -41,7 +42,7 @@ class Pace(NamedTuple):
 
 
 class Waiter(NamedTuple):
-    """A request that waits. `score`, `tokens` and `cost` are means of what is still to come, all choices together."""
+    """A request that waits, as the engine holds it. `tokens` (of output) and `cost`: means of what is still to come."""
 
     rank: Rank
     score: float
@@ -90,44 +91,47 @@ class Decision(NamedTuple):
     cost: float = 0.0
 
 
+class Ahead(NamedTuple):
+    """Those of the line that stand before some rank: how many, and their weights, tokens and costs together."""
+
+    requests: int
+    weight: float
+    tokens: float
+    cost: float
+
+
 class Line:
     """What waits, best first, with the sums that the rule needs. Make a new one when the line has changed."""
 
-    __slots__ = ("_weights", "_work", "waiters")
+    __slots__ = ("_sums", "waiters")
 
     def __init__(self, waiters: Sequence[Waiter]) -> None:
         """`waiters`: by rank, ascending; the caller keeps them so."""
         self.waiters = waiters
-        self._weights: list[float] | None = None
-        self._work: dict[Pressure, list[float]] = {}
-
-    def ahead_of(self, rank: Rank, pressure: Pressure) -> tuple[float, float]:
-        """Weight and remaining work (tokens or cost, by what is short) of those that stand before `rank`."""
-        work = self._work.get(pressure)
-        if work is None:
-            work = self._work[pressure] = _sums(self.waiters, _tokens if pressure is Pressure.SLOTS else _cost)
-        count = bisect_left(self.waiters, rank, key=_rank)
-        return self._sums_of_weights()[count], work[count]
+        self._sums: dict[_Field, list[float]] = {}
 
     @property
     def weight(self) -> float:
         """Of all that waits."""
-        return self._sums_of_weights()[-1]
+        return self._sums_of(_weight)[-1]
 
-    def _sums_of_weights(self) -> list[float]:
-        if self._weights is None:
-            self._weights = _sums(self.waiters, _weight)
-        return self._weights
+    def ahead_of(self, rank: Rank) -> Ahead:
+        """The sums over those that stand before `rank`."""
+        count = bisect_left(self.waiters, rank, key=_rank)
+        return Ahead(count, *(self._sums_of(field)[count] for field in (_weight, _tokens, _cost)))
+
+    def _sums_of(self, field: "_Field") -> list[float]:
+        """Over the first 0, 1, 2, ... of the line."""
+        sums = self._sums.get(field)
+        if sums is None:
+            sums = self._sums[field] = list(accumulate(map(field, self.waiters), initial=0.0))
+        return sums
 
 
+_Field = Callable[[Waiter], float]
 _rank, _tokens, _cost, _weight = (
     itemgetter(Waiter._fields.index(name)) for name in ("rank", "tokens", "cost", "weight")
 )
-
-
-def _sums(waiters: Sequence[Waiter], of: Callable[[Waiter], float]) -> list[float]:
-    """Of the first 0, 1, 2, ... of them."""
-    return list(accumulate(map(of, waiters), initial=0.0))
 
 
 def choose(
@@ -137,11 +141,14 @@ def choose(
     pace: Pace,
     rule: Preemption,
     *,
+    running_weight: float | None = None,
     free_tokens: float = 0.0,
 ) -> Decision:
-    """Who gives way to the first in line. `running`: by rank, the worst last; `free_tokens`: KV tokens that are free.
+    """Who gives way to the first in line. Under SLOTS at most one; under KV as few as free what it needs, or none.
 
-    Under SLOTS at most one; under KV as few as free what the first in line needs, or none.
+    `running`: by rank, the worst last; the last LOOK of them are enough, `running_weight` then being the weight of all.
+    `free_tokens`: KV tokens that are free. Nobody gives way where the first in line does not rank before the worst that
+    runs: a host that looks at that first need not ask.
     """
     if not rule.enabled:
         return Decision("off")
@@ -152,8 +159,10 @@ def choose(
     reason, may = _candidates(looked_at, first, rule)
     if not may:
         return Decision(reason)
-    others = sum(runner.weight for runner in running) + line.weight
-    offers = [_offer(runner, line, pressure, pace, others) for runner in may]
+    if running_weight is None:
+        running_weight = sum(runner.weight for runner in running)
+    everyone = running_weight + line.weight
+    offers = [_offer(runner, line, pressure, pace, everyone) for runner in may]
     paying = [offer for offer in offers if offer.gain > (1 + rule.hysteresis) * offer.cost]
     if not paying:
         return Decision("cost")
@@ -176,16 +185,25 @@ def _candidates(runners: Sequence[Runner], first: Waiter, rule: Preemption) -> t
 
 
 def _offer(runner: Runner, line: Line, pressure: Pressure, pace: Pace, everyone: float) -> Decision:
-    """Those ahead of the victim gain the capacity that it still needs, it loses what they need, and its resume delays
-    everyone."""
-    weight, work = line.ahead_of(runner.rank, pressure)
-    if pressure is Pressure.SLOTS:
-        mine, unit_s = runner.tokens, pace.token_s / pace.slots
-    else:
-        mine, unit_s = runner.cost, pace.token_s / pace.kv_tokens
-    gain = (weight * mine - runner.weight * work) * unit_s
+    gain = _gain(runner, line.ahead_of(runner.rank), pressure, pace)
     resume_s = runner.recompute_tokens * pace.recompute_token_s + runner.swap_tokens * pace.swap_token_s
     return Decision("slots" if pressure is Pressure.SLOTS else "kv", (runner,), gain, resume_s * everyone)
+
+
+def _gain(runner: Runner, ahead: Ahead, pressure: Pressure, pace: Pace) -> float:
+    """Seconds, times weight, by which those ahead end sooner, less those that the victim waits for them."""
+    run_s = runner.tokens * pace.token_s
+    mean_run_s = ahead.tokens / ahead.requests * pace.token_s
+    if pressure is Pressure.SLOTS:
+        wait_s = ahead.tokens * pace.token_s / pace.slots
+        places, work = 1.0, run_s / mean_run_s
+    else:
+        wait_s = ahead.cost * pace.token_s / pace.kv_tokens
+        work = runner.cost * ahead.requests / ahead.cost
+        places = work * mean_run_s / run_s
+    would_run_s = run_s * -expm1(-wait_s / run_s)
+    sooner_s = places * would_run_s + work * (wait_s - would_run_s)
+    return ahead.weight / ahead.requests * sooner_s - runner.weight * wait_s
 
 
 def _enough(paying: list[Decision], lacking_tokens: float) -> Decision:

@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagesched.preemption import Decision, Line, Pace, Pressure, Runner, Waiter, choose
+from sagesched.preemption import LOOK, Decision, Line, Pace, Pressure, Runner, Waiter, choose
 from sagesched.settings import Preemption
 from sagesched.waiting import Rank
 
@@ -115,21 +115,39 @@ def test_no_more_give_way_than_the_first_in_line_needs(scene: Scene) -> None:
 def test_a_resume_that_costs_nothing_pays_where_the_gap_is_large(
     victim: Runner, first: Waiter, pressure: Pressure, pace: Pace, hysteresis: float
 ) -> None:
-    gap = 1.001 * (1 + hysteresis)
+    gap = 1.01 * (1 + hysteresis)
     victim = victim._replace(
         rank=first.rank._replace(key=first.rank.key + 1),
         score=first.score * gap,
-        tokens=first.tokens * gap / first.weight * victim.weight,
-        cost=first.cost * gap / first.weight * victim.weight,
+        tokens=first.tokens * gap,
+        cost=first.cost * gap,
         held_tokens=first.need_tokens,
         recompute_tokens=0.0,
         swap_tokens=0.0,
+        weight=first.weight,
         preemptions=0,
         promoted=False,
     )
     decision = choose([victim], Line([first]), pressure, pace, Preemption(hysteresis=hysteresis))
     assert decision.victims == (victim,)
     assert decision.cost == 0
+
+
+@LAW
+@given(scenes)
+def test_the_worst_that_run_are_enough(scene: Scene) -> None:
+    weight = sum(runner.weight for runner in scene.running)
+    worst = scene.running[-LOOK:]
+    asked = choose(
+        worst,
+        scene.line,
+        scene.pressure,
+        scene.pace,
+        scene.rule,
+        running_weight=weight,
+        free_tokens=scene.free_tokens,
+    )
+    assert asked == scene.choose()
 
 
 @LAW
@@ -157,13 +175,13 @@ def test_in_another_unit_of_time_it_decides_the_same(scene: Scene, exponent: int
 
 
 @LAW
-@given(scenes)
-def test_what_took_a_place_does_not_lose_it_to_whom_it_took_it_from(scene: Scene) -> None:
-    """Without progress: each then stands as it stood."""
-    decision = scene.choose()
-    assume(decision.victims)
-    taker = scene.line.waiters[0]
-    running = [Runner(*taker[:4], taker.need_tokens, recompute_tokens=0.0, weight=taker.weight)]
-    for victim in decision.victims:
-        back = Line([Waiter(*victim[:4], need_tokens=victim.held_tokens, weight=victim.weight)])
-        assert not scene._replace(running=running, line=back).choose().victims
+@given(runners(), waiters(), pressures, paces, rules)
+def test_of_two_that_stand_as_they_stood_only_one_can_take_the_other_s_place(
+    victim: Runner, taker: Waiter, pressure: Pressure, pace: Pace, rule: Preemption
+) -> None:
+    """So no place goes back without progress, however often is asked and whatever a resume costs."""
+    taken = choose([victim], Line([taker]), pressure, pace, rule, free_tokens=taker.need_tokens - 1)
+    back = Line([Waiter(*victim[:4], need_tokens=victim.held_tokens, weight=victim.weight)])
+    runs = Runner(*taker[:4], taker.need_tokens, recompute_tokens=0.0, weight=taker.weight)
+    retaken = choose([runs], back, pressure, pace, rule, free_tokens=victim.held_tokens - 1)
+    assert not (taken.victims and retaken.victims)

@@ -241,7 +241,9 @@ def served(ranking: Ranking, which: str, embedding: Vector | None, tokens: int, 
     ranking.finish(which, Outcome(output_tokens=tokens), at + 1)
 
 
-@pytest.mark.parametrize("call", ["start", "requeue", "explain", "remaining_tokens", "drop", "finish", "progress"])
+@pytest.mark.parametrize(
+    "call", ["start", "requeue", "explain", "remaining_tokens", "drop", "finish", "progress", "refresh"]
+)
 def test_an_id_that_is_not_held_is_a_key_error(ranking_of: Callable[..., Ranking], vector: Maker, call: str) -> None:
     ranking = ranking_of()
     served(ranking, "gone", vector(0), 10)
@@ -251,6 +253,7 @@ def test_an_id_that_is_not_held_is_a_key_error(ranking_of: Callable[..., Ranking
         "drop": (0.0,),
         "finish": (Outcome(output_tokens=1), 0.0),
         "progress": (5,),
+        "refresh": (5,),
     }.get(call, ())
     for which in ("gone", "never"):
         with pytest.raises(KeyError):
@@ -345,6 +348,24 @@ def test_the_window_is_bounded_by_the_settings(ranking_of: Callable[..., Ranking
     for k in range(20):
         served(ranking, f"r{k}", vector(k), 10 + k)
     assert len(ranking.predictor.window) == 7
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "sjf", "mean", "gittins", "sagesched"])
+def test_refreshed_it_has_the_rank_with_which_it_would_wait(
+    ranking_of: Callable[..., Ranking], vector: Maker, policy: str
+) -> None:
+    """So that a rule that looks at what runs compares what will be compared once it waits, between boundaries too."""
+    ranking = ranking_of(scheduling={"policy": policy, "bucketTokens": 1000})
+    for k in range(30):
+        served(ranking, f"r{k}", vector(1), 50 * (k + 1), at=float(k))
+    ranking.admit(asked("r", 40.0), vector(1), 40.0)
+    ranking.start("r", 40.0)
+    started = ranking.tickets()[0].rank
+    ranking.progress("r", 900)
+    assert ranking.tickets()[0].rank is started, "no boundary was crossed"
+    refreshed = ranking.refresh("r", 900).rank
+    assert ranking.requeue("r", 50.0).rank == refreshed
+    assert (refreshed != started) == (policy != "fcfs")
 
 
 def test_short_prompts_go_before_long_ones_once_learnt(ranking_of: Callable[..., Ranking], vector: Maker) -> None:
