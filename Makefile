@@ -11,7 +11,9 @@ TIERS ?= fast
 RUN_fast = $(BIN)/python -m pytest -n auto --maxprocesses=4 -q -m 'not soak and not engine' $(ARGS)
 # One process: engines are shared by the tests, and each takes a core.
 RUN_engine = $(BIN)/python scripts/engine_environment.py make && \
-  $(BIN)/python -m pytest tests/engine tests/contract -q -m engine --durations=5 $(ARGS)
+  $(BIN)/python -m pytest tests/engine tests/contract -q -m engine --durations=5 $(ARGS) && $(RUN_harness)
+# Inside the engine's own Python: schedulers without a model.
+RUN_harness = $(BIN)/python scripts/engine_harness.py -q --durations=3
 CHOSEN := $(if $(filter all,$(TIERS)),$(ALL_TIERS),$(TIERS))
 UNKNOWN := $(filter-out $(ALL_TIERS),$(CHOSEN))
 
@@ -58,6 +60,8 @@ lock: ## the lock files anew from pyproject.toml (needs uv on PATH)
 	@for pair in cli:demo dev:dev sharegpt:sharegpt; do \
 	  uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 \
 	    --extra $${pair%%:*} pyproject.toml -o requirements/$${pair##*:}.txt; done
+	@uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 \
+	  -c requirements/dev.txt requirements/harness.in -o requirements/harness.txt
 	@uv pip compile -q --python-platform x86_64-manylinux_2_28 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 	  --python-version 3.11 --override requirements/engine.overrides requirements/engine.in -o requirements/engine.txt
 
