@@ -32,7 +32,7 @@ test: .venv/dev.stamp ## unit, law, contract and end-to-end tests (TIERS=all for
 test-engine: ## the tests against a real vLLM on a CPU (its environment, 5 GB, is made once, outside this folder)
 	@$(MAKE) --no-print-directory test TIERS=engine
 
-gen: .venv/dev.stamp ## the generated files: settings schema and page, the wire package
+gen: .venv/dev.stamp ## the generated files: settings schema and page, the CRD with its page and its copy in the chart, the wire package
 	@$(BIN)/python scripts/generate.py
 
 lint: .venv/dev.stamp ## ruff, mypy strict, import contracts

@@ -1,10 +1,9 @@
-"""Write the generated files (`make gen`): docs/settings.md and docs/settings.schema.json from the settings schema, and
-the wire package from proto/.
+"""Write the generated files (`make gen`): docs/settings.md and docs/settings.schema.json from the settings schema, the
+CRD with its page and its copy in the chart from the operator's types, and the wire package from proto/.
 
 `--check` writes nothing and ends with 1 when a file is stale, or is in the wire package and not generated.
 """
 
-import ast
 import inspect
 import json
 import sys
@@ -15,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from crd import chart_template, crd_yaml
+from crd import page as crd_page
+from meanings import meanings
 from wire import PACKAGE, wire_package
 
 from sagesched import live, revisions, settings
@@ -51,7 +53,14 @@ def main() -> int:
 def copies() -> dict[str, str]:
     """Each generated file's name and text."""
     schema = json.dumps(_schema(), indent=2) + "\n"
-    return {"docs/settings.md": _page(), "docs/settings.schema.json": schema, **wire_package(ROOT)}
+    return {
+        "docs/settings.md": _page(),
+        "docs/settings.schema.json": schema,
+        "docs/crd.md": crd_page(),
+        "crds/sagesched.io_sageschedpolicies.yaml": crd_yaml(),
+        "charts/sagesched/templates/crd.yaml": chart_template(),
+        **wire_package(ROOT),
+    }
 
 
 def _schema() -> dict[str, Any]:
@@ -84,25 +93,12 @@ def _page() -> str:
 
 
 def _rows(section: type[msgspec.Struct], at: str = "") -> Iterator[str]:
-    meanings = _meanings(section)
+    said = meanings(section)
     for field in msgspec.structs.fields(section):
         value = _value(field.type).replace("|", "\\|")
         default = "required" if field.required else _default(field.default)
         star = "*" if f"{at}.{field.encode_name}" in live.RESTART else ""
-        yield f"| `{field.encode_name}`{star} | {value} | {default} | {meanings[field.name]} |\n"
-
-
-def _meanings(section: type[msgspec.Struct]) -> dict[str, str]:
-    """The docstring below each field. Raises KeyError later for a field without one."""
-    body = ast.parse(inspect.getsource(section)).body[0]
-    assert isinstance(body, ast.ClassDef)
-    pairs = zip(body.body, body.body[1:], strict=False)
-    return {
-        field.target.id: " ".join(text.value.value.split())
-        for field, text in pairs
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
-    }
+        yield f"| `{field.encode_name}`{star} | {value} | {default} | {said[field.name]} |\n"
 
 
 def _value(kind: Any) -> str:

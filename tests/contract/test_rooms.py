@@ -21,6 +21,7 @@ ROOMS = {
     "core": "sagesched",
     "store": "sagesched_store",
     "sidecar": "sagesched_sidecar",
+    "operator": "sagesched_operator",
     "sim": "sagesched_sim",
     "cli": "sagesched_cli",
 }
@@ -104,10 +105,17 @@ def test_core_neither_opens_files_nor_prints(path: Path) -> None:
 @pytest.mark.parametrize(
     ("room", "closed_to"),
     [
-        ("core", {"sagesched_store", "sagesched_sidecar", "sagesched_sim", "sagesched_cli", "qdrant_edge"}),
-        ("store", {"sagesched_sidecar", "sagesched_sim", "sagesched_cli"}),
-        ("sidecar", {"sagesched_sim", "sagesched_cli", "qdrant_edge"}),
-        ("sim", {"sagesched_sidecar", "sagesched_cli"}),
+        (
+            "core",
+            {
+                *("sagesched_store", "sagesched_sidecar", "sagesched_operator", "sagesched_sim", "sagesched_cli"),
+                *("qdrant_edge", "kopf"),
+            },
+        ),
+        ("store", {"sagesched_sidecar", "sagesched_operator", "sagesched_sim", "sagesched_cli"}),
+        ("sidecar", {"sagesched_operator", "sagesched_sim", "sagesched_cli", "qdrant_edge", "kopf"}),
+        ("operator", {"sagesched_store", "sagesched_sidecar", "sagesched_sim", "sagesched_cli", "sagesched_pb"}),
+        ("sim", {"sagesched_sidecar", "sagesched_operator", "sagesched_cli", "kopf"}),
     ],
 )
 def test_rooms_do_not_reach_into_those_beside_them(room: str, closed_to: set[str]) -> None:
@@ -141,7 +149,7 @@ def test_loading_everything_asks_for_no_heavy_package() -> None:
     """Caught at the import itself, so that it holds on a machine where none of them is installed."""
     modules = [
         ".".join(path.relative_to(ROOT / room).with_suffix("").parts)
-        for room in ("core", "store", "sidecar")
+        for room in ("core", "store", "sidecar", "operator")
         for path in modules_of(room)
         if path.stem not in ("__main__", "__init__")
     ]
