@@ -185,25 +185,29 @@ def _candidates(runners: Sequence[Runner], first: Waiter, rule: Preemption) -> t
 
 
 def _offer(runner: Runner, line: Line, pressure: Pressure, pace: Pace, everyone: float) -> Decision:
-    gain = _gain(runner, line.ahead_of(runner.rank), pressure, pace)
+    gain = _gain(runner, line.ahead_of(runner.rank), pressure, pace, line.weight)
     resume_s = runner.recompute_tokens * pace.recompute_token_s + runner.swap_tokens * pace.swap_token_s
+    resume_s = max(resume_s, pace.token_s)
     return Decision("slots" if pressure is Pressure.SLOTS else "kv", (runner,), gain, resume_s * everyone)
 
 
-def _gain(runner: Runner, ahead: Ahead, pressure: Pressure, pace: Pace) -> float:
-    """Seconds, times weight, by which those ahead end sooner, less those that the victim waits for them."""
+def _gain(runner: Runner, ahead: Ahead, pressure: Pressure, pace: Pace, waiting_weight: float) -> float:
+    """Seconds, times weight, by which others end sooner, less those that the victim waits for them."""
     run_s = runner.tokens * pace.token_s
     mean_run_s = ahead.tokens / ahead.requests * pace.token_s
     if pressure is Pressure.SLOTS:
-        wait_s = ahead.tokens * pace.token_s / pace.slots
+        step_s = mean_run_s / pace.slots
         places, work = 1.0, run_s / mean_run_s
     else:
-        wait_s = ahead.cost * pace.token_s / pace.kv_tokens
+        step_s = ahead.cost / ahead.requests * pace.token_s / pace.kv_tokens
         work = runner.cost * ahead.requests / ahead.cost
-        places = work * mean_run_s / run_s
+        places = min(work * mean_run_s / run_s, float(ahead.requests))
+    wait_s = ahead.requests * step_s
     would_run_s = run_s * -expm1(-wait_s / run_s)
-    sooner_s = places * would_run_s + work * (wait_s - would_run_s)
-    return ahead.weight / ahead.requests * sooner_s - runner.weight * wait_s
+    gathered_s = max(0.0, places - 1) * places / 2 * step_s
+    sooner_s = places * would_run_s + work * (wait_s - would_run_s) - gathered_s
+    behind_s = (waiting_weight - ahead.weight) * gathered_s * step_s / mean_run_s
+    return ahead.weight / ahead.requests * sooner_s - runner.weight * wait_s - behind_s
 
 
 def _enough(paying: list[Decision], lacking_tokens: float) -> Decision:

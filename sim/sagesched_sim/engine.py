@@ -6,12 +6,16 @@ sequence (under `priority`: the worst one) is preempted, its blocks freed and it
 preempts admits nobody; a waiting sequence is admitted only where all of its known tokens fit. There is no prefix cache.
 """
 
+from typing import Literal
+
 import msgspec
 
 from sagesched_sim.kv_blocks import BlockPool
 from sagesched_sim.profile import Profile
 from sagesched_sim.sequence import EngineRequest, Sequence
-from sagesched_sim.waiting import SchedulingPolicy, WaitingQueue
+from sagesched_sim.waiting import Queue, SchedulingPolicy, WaitingQueue
+
+Resume = Literal["recompute", "copy"]
 
 
 class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +28,8 @@ class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_model_len: int = 8192
     """Prompt and output of one request together, in tokens."""
     policy: SchedulingPolicy = "fcfs"
+    resume: Resume = "recompute"
+    """What a preempted sequence had computed: computed again, or kept elsewhere and copied back in no time."""
 
     def __post_init__(self) -> None:
         for field in ("max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks"):
@@ -64,12 +70,12 @@ class StepResult(msgspec.Struct):
 class Engine:
     """`submit` and `abort` between steps, `step` while `has_work`. The same calls give the same results."""
 
-    def __init__(self, profile: Profile, limits: EngineLimits) -> None:
+    def __init__(self, profile: Profile, limits: EngineLimits, waiting: Queue | None = None) -> None:
         self.profile = profile
         self.limits = limits
         self.blocks = BlockPool(limits.num_blocks, limits.block_size)
         self._running: list[Sequence] = []
-        self._waiting = WaitingQueue(limits.policy)
+        self._waiting: Queue = WaitingQueue(limits.policy) if waiting is None else waiting
         self._sequences: dict[str, Sequence] = {}
 
     @property
@@ -109,18 +115,23 @@ class Engine:
         if sequence in self._running:
             self._running.remove(sequence)
         else:
-            self._waiting.forget()
+            self._waiting.forget(sequence)
         self._release(sequence)
         return sequence.generated_tokens
 
     def step(self) -> StepResult:
         """Schedule and compute one step; the state afterwards is that at the step's end."""
         result = StepResult()
+        self._before(result)
+        gave_way = len(result.preempted)
         budget = self._schedule_running(result)
-        if not result.preempted:
+        if len(result.preempted) == gave_way:
             self._admit(budget, result)
         self._advance(result)
         return result
+
+    def _before(self, result: StepResult) -> None:
+        """For a scheduler that changes the order or takes places away before a step."""
 
     def _schedule_running(self, result: StepResult) -> int:
         """Gives each running sequence its chunk, oldest first; returns what is left of the token budget."""
@@ -157,7 +168,8 @@ class Engine:
 
     def _preempt(self, victim: Sequence, result: StepResult) -> None:
         self._release(victim)
-        victim.computed_tokens = 0
+        if self.limits.resume == "recompute":
+            victim.computed_tokens = 0
         victim.chunk_tokens = 0
         victim.preemptions += 1
         self._waiting.put_back(victim)
@@ -170,8 +182,8 @@ class Engine:
             if sequence is None or self.blocks.blocks_for(sequence.total_tokens) > self.blocks.free:
                 return
             self._waiting.pop()
-            sequence.chunk_tokens = min(sequence.total_tokens, budget)
-            sequence.blocks = self.blocks.blocks_for(sequence.chunk_tokens)
+            sequence.chunk_tokens = min(sequence.total_tokens - sequence.computed_tokens, budget)
+            sequence.blocks = self.blocks.blocks_for(sequence.computed_tokens + sequence.chunk_tokens)
             self.blocks.take(sequence.blocks)
             budget -= sequence.chunk_tokens
             self._running.append(sequence)

