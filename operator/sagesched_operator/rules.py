@@ -11,6 +11,10 @@ class Rule(NamedTuple):
     message: str
 
 
+# The API server holds the default `{}` of an object to its rules before it fills the fields in, hence the `has`.
+_NO_GPUS = "(!has(self.gpus) || self.gpus == 0)"
+_NO_CLAIMS = "(!has(self.resourceClaims) || self.resourceClaims.size() == 0)"
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "spec",
@@ -74,12 +78,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "spec.podSet.engine",
-        "self.gpus == 0 || !has(self.resourceClaims) || self.resourceClaims.size() == 0",
+        f"{_NO_GPUS} || {_NO_CLAIMS}",
         "set gpus or resourceClaims, not both",
     ),
     Rule(
         "spec.podSet.engine",
-        "self.kind == 'vllm' || (self.gpus == 0 && (!has(self.resourceClaims) || self.resourceClaims.size() == 0))",
+        f"!has(self.kind) || self.kind == 'vllm' || ({_NO_GPUS} && {_NO_CLAIMS})",
         "the simulator has no use for a GPU; remove gpus and resourceClaims",
     ),
     Rule(
