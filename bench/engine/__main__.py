@@ -31,7 +31,9 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--loads", type=float, nargs="+", default=[HEAVY, LIGHT], help="times the capacity (%(default)s)")
     out.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="one list of arrivals each (%(default)s)")
     out.add_argument("--policies", nargs="+", choices=POLICIES, help="which (default: all; the bound above 1 alone)")
-    out.add_argument("--requests", type=int, default=360, help="in each run (%(default)s)")
+    out.add_argument(
+        "--requests", type=int, default=360, help="in each run at the heaviest load (%(default)s); two thirds in others"
+    )
     out.add_argument("--lengths", nargs="+", choices=("replayed", "own"), default=["replayed", "own"])
     out.add_argument("--sidecar-settings", type=json.loads, default={}, metavar="JSON", help="over those of every run")
     out.add_argument("--out", type=Path, default=Path("build/bench-engine.json"), help="where figures go (%(default)s)")
@@ -39,16 +41,18 @@ def parser() -> argparse.ArgumentParser:
 
 
 def plans(given: argparse.Namespace) -> list[Plan]:
-    """The runs, in their order: which policy comes first moves on with each seed."""
-    made = []
+    """The runs, in order: which policy comes first moves on with each seed. Those that build up no queue, and those
+    of long answers, have two thirds of the requests."""
+    made, fewer = [], given.requests * 2 // 3
     if "replayed" in given.lengths:
         for load_ in given.loads:
             for turn, seed in enumerate(given.seeds):
                 names = given.policies or [name for name in POLICIES if name != BOUND or load_ > 1]
-                made += [Plan("replayed", load_, seed, name) for name in rotated(names, turn)]
+                requests = given.requests if load_ > 1 else fewer
+                made += [Plan("replayed", load_, seed, name, requests) for name in rotated(names, turn)]
     if "own" in given.lengths:
         names = [name for name in given.policies or OWN if name != BOUND]
-        made += [Plan("own", max(given.loads), given.seeds[0], name) for name in names]
+        made += [Plan("own", max(given.loads), given.seeds[0], name, fewer) for name in names]
     return made
 
 
@@ -66,7 +70,7 @@ def main() -> int:
         print(folder, file=sys.stderr)
         return EXIT_MISSING
     kept = given.out.with_suffix("")
-    laboratory = Laboratory(folder, kept, given.requests, given.sidecar_settings, _say)
+    laboratory = Laboratory(folder, kept, given.sidecar_settings, _say)
     todo, began, runs = plans(given), time.monotonic(), list[Run]()
     document: dict[str, Any] = {"machine": machine(), "load_before": load()}
     try:
@@ -87,12 +91,12 @@ def _document(given: argparse.Namespace, laboratory: Laboratory, runs: list[Run]
     for lengths, times in sorted({(run.plan.lengths, run.plan.load) for run in runs}, reverse=True):
         compared = compare([run for run in runs if (run.plan.lengths, run.plan.load) == (lengths, times)])
         print("\n".join(table(f"{times:g} x capacity, {lengths} lengths", compared)), flush=True)
-        results.append({"lengths": lengths, "load": times, "policies": compared})
+        requests = next(run.plan.requests for run in runs if (run.plan.lengths, run.plan.load) == (lengths, times))
+        results.append({"lengths": lengths, "load": times, "requests_a_run": requests, "policies": compared})
     return {
         "units": "seconds, tokens; ratios with 95 % bounds of a paired block bootstrap, pooled over seeds",
         "setting": {
             "seeds": given.seeds,
-            "requests_a_run": given.requests,
             "slots": SLOTS,
             "kv_cache_tokens": KV_TOKENS,
             "length_scale": workload.SCALE,

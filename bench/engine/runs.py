@@ -19,7 +19,7 @@ from bench.machine import load as machine_load
 from sagesched_sim.workload.exchange import Exchange
 
 Say = Callable[[str], None]
-OWN_HISTORY_REQUESTS = 400
+OWN_HISTORY_REQUESTS = 200
 """Answered once by the model as it likes, before the runs with its own lengths: their history, and its capacity."""
 
 
@@ -31,6 +31,7 @@ class Plan(msgspec.Struct, frozen=True):
     load: float
     seed: int
     policy: str
+    requests: int
 
     @property
     def name(self) -> str:
@@ -63,21 +64,22 @@ class Run(msgspec.Struct, frozen=True):
 class Laboratory:
     """Where runs are made. `more`: settings of the sidecar over those that every run has."""
 
-    def __init__(self, folder: Path, out: Path, requests: int, more: dict[str, Any], say: Say) -> None:
-        self._folder, self._out, self._requests, self._more, self._say = folder, out, requests, more, say
-        self._workloads: dict[int, Workload] = {}
+    def __init__(self, folder: Path, out: Path, more: dict[str, Any], say: Say) -> None:
+        self._folder, self._out, self._more, self._say = folder, out, more, say
+        self._workloads: dict[tuple[int, int], Workload] = {}
         out.mkdir(parents=True, exist_ok=True)
 
-    def workload(self, seed: int) -> Workload:
+    def workload(self, seed: int, requests: int) -> Workload:
         """The seed's, made once."""
-        if seed not in self._workloads:
-            self._workloads[seed] = workload.load(seed, self._requests, self._folder)
-        return self._workloads[seed]
+        which = seed, requests
+        if which not in self._workloads:
+            self._workloads[which] = workload.load(seed, requests, self._folder)
+        return self._workloads[which]
 
     def run(self, plan: Plan) -> Run:
         """The kept result of this plan, or a new one."""
         policy, kept = POLICIES[plan.policy], self._out / f"{plan.name}.json"
-        setting = self._setting(policy)
+        setting = self._setting(policy, plan.requests)
         with contextlib.suppress(FileNotFoundError, msgspec.MsgspecError):
             run = msgspec.json.decode(kept.read_bytes(), type=Run)
             if run.setting == setting:
@@ -99,13 +101,13 @@ class Laboratory:
         kept.write_bytes(msgspec.json.encode(found))
         return found
 
-    def _setting(self, policy: Policy) -> str:
+    def _setting(self, policy: Policy, requests: int) -> str:
         more = self._more if policy.mode else None
-        facts = [self._requests, ENGINE, workload.SCALE, MAX_TOKENS, policy.engine, more]
+        facts = [requests, ENGINE, workload.SCALE, MAX_TOKENS, policy.engine, more]
         return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:12]
 
     def _measure(self, plan: Plan, policy: Policy, setting: str) -> Run:
-        work, capacity = self.workload(plan.seed), self.capacity(plan.lengths)
+        work, capacity = self.workload(plan.seed, plan.requests), self.capacity(plan.lengths)
         mean = capacity.mean_tokens or sum(work.output_tokens) / len(work.output_tokens)
         rate_per_s = plan.load * capacity.tokens_per_s / mean
         if capacity.history:
@@ -149,7 +151,7 @@ class Laboratory:
 
     def _measure_capacity(self, lengths: str) -> Capacity:
         own = lengths == "own"
-        work = self.workload(1)
+        work = self.workload(1, CAPACITY_REQUESTS)
         asked = workload.earlier(work, OWN_HISTORY_REQUESTS if own else CAPACITY_REQUESTS, self._folder)
         known = {x.prompt: x.output_tokens for x in work.history}
         truth = None if own else [(a.token_ids, known[a.prompt]) for a in asked]

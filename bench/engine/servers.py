@@ -28,6 +28,7 @@ def engine(folder: Path, log: Path, policy: Policy, lengths: Lengths | None) -> 
             environment = lengths_file.write(Path(own) / "lengths.json", secrets.token_hex(16), lengths)
         process = VllmProcess(folder, log, *arguments, python_path=ROOT, environment=environment)
         try:
+            process.keep_apart()
             yield process.url
         finally:
             process.stop()

@@ -13,6 +13,8 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench.engine.cores import keep_apart
+
 ROOT = Path(__file__).parents[2]
 START_LIMIT_S = 300.0
 STOP_LIMIT_S = 20.0
@@ -66,6 +68,10 @@ class VllmProcess:
         except BaseException:
             self.stop()
             raise
+
+    def keep_apart(self) -> None:
+        """A core for its model and scheduler, the others for the rest (cores.py)."""
+        keep_apart(self._child.pid)
 
     def _wait(self) -> None:
         deadline_s = time.monotonic() + START_LIMIT_S

@@ -16,14 +16,14 @@ from bench.engine.workload import Asked, Workload, arrivals
 
 def given(**more: object) -> argparse.Namespace:
     """The command line's defaults, and what is said otherwise."""
-    usual = {"loads": [1.3, 0.7], "seeds": [1, 2, 3], "policies": None, "lengths": ["replayed", "own"]}
+    usual = {"loads": [1.3, 0.7], "seeds": [1, 2, 3], "policies": None, "lengths": ["replayed", "own"], "requests": 30}
     return argparse.Namespace(**usual | more)
 
 
 def run(policy: str, seed: int, ttlt_s: list[float], tokens: int = 10) -> Run:
     """One request a second, with those times to the last token; half of each to the first."""
     served = tuple(Served(float(n), float(n), n + t / 2, n + t, tokens) for n, t in enumerate(ttlt_s))
-    return Run(Plan("replayed", 1.3, seed, policy), "s", 1.0, served, 2, [0.0], [0.0])
+    return Run(Plan("replayed", 1.3, seed, policy, len(served)), "s", 1.0, served, 2, [0.0], [0.0])
 
 
 def test_every_policy_has_every_seed_and_the_first_place_goes_round() -> None:

@@ -33,6 +33,9 @@ class NoEngine:
     def __init__(self, *_: object, python_path: Path, environment: dict[str, str]) -> None:
         NoEngine.started = {"environment": environment}
 
+    def keep_apart(self) -> None:
+        """Nothing runs."""
+
     def stop(self) -> None:
         """Nothing runs."""
 
