@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from sagesched.settings import Preemption
 from sagesched.waiting import Rank
 
-LOOK = 8
+LOOK = 4
 """Runners looked at in a step, worst first: who gives way is among the worst, and a step must stay cheap."""
 
 
@@ -118,7 +118,8 @@ class Line:
     def ahead_of(self, rank: Rank) -> Ahead:
         """The sums over those that stand before `rank`."""
         count = bisect_left(self.waiters, rank, key=_rank)
-        return Ahead(count, *(self._sums_of(field)[count] for field in (_weight, _tokens, _cost)))
+        sums_of = self._sums_of
+        return Ahead(count, sums_of(_weight)[count], sums_of(_tokens)[count], sums_of(_cost)[count])
 
     def _sums_of(self, field: "_Field") -> list[float]:
         """Over the first 0, 1, 2, ... of the line."""
@@ -148,7 +149,7 @@ def choose(
 
     `running`: by rank, the worst last; the last LOOK of them are enough, `running_weight` then being the weight of all.
     `free_tokens`: KV tokens that are free. Nobody gives way where the first in line does not rank before the worst that
-    runs: a host that looks at that first need not ask.
+    runs: a host that looks at that first need not ask. A no stands until somebody comes, goes or is ranked anew.
     """
     if not rule.enabled:
         return Decision("off")
@@ -162,14 +163,27 @@ def choose(
     if running_weight is None:
         running_weight = sum(runner.weight for runner in running)
     everyone = running_weight + line.weight
-    offers = [_offer(runner, line, pressure, pace, everyone) for runner in may]
-    paying = [offer for offer in offers if offer.gain > (1 + rule.hysteresis) * offer.cost]
+    paying = [
+        offer
+        for offer in (_offer(runner, line, pressure, pace, everyone) for runner in may)
+        if offer.gain > (1 + rule.hysteresis) * offer.cost
+    ]
     if not paying:
         return Decision("cost")
     paying.sort(key=lambda offer: offer.cost - offer.gain)
-    if pressure is Pressure.SLOTS:
-        return paying[0]
-    return _enough(paying, first.need_tokens - free_tokens)
+    taken = paying[:1] if pressure is Pressure.SLOTS else _enough(paying, first.need_tokens - free_tokens)
+    if not taken:
+        return Decision("short")
+    gain, cost = sum(offer.gain for offer in taken), sum(offer.cost for offer in taken)
+    return Decision("slots" if pressure is Pressure.SLOTS else "kv", tuple(offer.runner for offer in taken), gain, cost)
+
+
+class _Offer(NamedTuple):
+    """What one runner's place would gain and cost."""
+
+    runner: Runner
+    gain: float
+    cost: float
 
 
 def _candidates(runners: Sequence[Runner], first: Waiter, rule: Preemption) -> tuple[Reason, list[Runner]]:
@@ -184,11 +198,10 @@ def _candidates(runners: Sequence[Runner], first: Waiter, rule: Preemption) -> t
     return "gap", [r for r in free if beaten < r.score]
 
 
-def _offer(runner: Runner, line: Line, pressure: Pressure, pace: Pace, everyone: float) -> Decision:
+def _offer(runner: Runner, line: Line, pressure: Pressure, pace: Pace, everyone: float) -> _Offer:
     gain = _gain(runner, line.ahead_of(runner.rank), pressure, pace, line.weight)
     resume_s = runner.recompute_tokens * pace.recompute_token_s + runner.swap_tokens * pace.swap_token_s
-    resume_s = max(resume_s, pace.token_s)
-    return Decision("slots" if pressure is Pressure.SLOTS else "kv", (runner,), gain, resume_s * everyone)
+    return _Offer(runner, gain, max(resume_s, pace.token_s) * everyone)
 
 
 def _gain(runner: Runner, ahead: Ahead, pressure: Pressure, pace: Pace, waiting_weight: float) -> float:
@@ -210,16 +223,11 @@ def _gain(runner: Runner, ahead: Ahead, pressure: Pressure, pace: Pace, waiting_
     return ahead.weight / ahead.requests * sooner_s - runner.weight * wait_s - behind_s
 
 
-def _enough(paying: list[Decision], lacking_tokens: float) -> Decision:
+def _enough(paying: Sequence[_Offer], lacking_tokens: float) -> Sequence[_Offer]:
     """As many as free what is lacking, the best first; none where all together do not."""
-    taken: list[Decision] = []
     freed = 0.0
-    for offer in paying:
+    for count, offer in enumerate(paying, start=1):
+        freed += offer.runner.held_tokens
         if freed >= lacking_tokens:
-            break
-        taken.append(offer)
-        freed += offer.victims[0].held_tokens
-    if freed < lacking_tokens or not taken:
-        return Decision("short")
-    victims = tuple(offer.victims[0] for offer in taken)
-    return Decision("kv", victims, sum(offer.gain for offer in taken), sum(offer.cost for offer in taken))
+            return paying[:count]
+    return ()

@@ -39,12 +39,17 @@ class OrderedEngine(Engine):
         self._gave_way: Counter[str] = Counter()
         self._ahead: dict[str, _Ahead] = {}
         self._kv_reserve = kv_reserve
+        self._changes = 0
+        """Counts whoever came, went, started or was ranked anew."""
+        self._refused: tuple[int, str] | None = None
+        """Up to which change the first in line may not start, and the rule's reason; both stand until the next one."""
         self._step_s = profile.step_s(1, 0.0, 0)
         super().__init__(profile, limits, _RankedQueue(self))
 
     def enter(self, request: EngineRequest, ask: Request, embedding: Vector | None) -> None:
         """Take a request in; `ask` is what the ranking may know of it, of the same id. Raises as `submit` does."""
         self.submit(request)
+        self._changes += 1
         self._tickets[request.id] = self.ranking.admit(ask, embedding, self.now_s)
 
     def ticket(self, sequence: Sequence) -> Ticket:
@@ -80,14 +85,35 @@ class OrderedEngine(Engine):
         for request_id in result.emitted:
             sequence = self._sequences.get(request_id)
             if sequence is not None and sequence.generated_tokens % bucket == 0:
-                self.ranking.progress(request_id, sequence.generated_tokens)
+                self._changes += self.ranking.progress(request_id, sequence.generated_tokens)
         for ended in result.finished:
             outcome = Outcome(output_tokens=ended.output_tokens, censored=ended.reason == "length")
             self.ranking.finish(ended.id, outcome, self.now_s)
             self._forget(ended.id)
         return result
 
+    def start_first(self) -> None:
+        """The first in line runs from now on."""
+        first = self.first()
+        assert first is not None
+        self._changes += 1
+        self.ranking.start(first.id, self.now_s)
+
+    def put_back(self, sequence: Sequence) -> None:
+        """It was preempted, by the rule or by the engine, and waits with the rank of what it has attained."""
+        self._changes += 1
+        self.ranking.refresh(sequence.id, sequence.generated_tokens)
+        self.ranking.requeue(sequence.id, self.now_s)
+
+    def may_start(self) -> Sequence | None:
+        """The first in line, where there is memory for it."""
+        if self._refused is not None and self._refused[0] == self._changes:
+            return None
+        first = self.first()
+        return None if first is None or self.lacking_tokens(first) > 0 else first
+
     def _forget(self, request_id: str) -> None:
+        self._changes += 1
         del self._tickets[request_id]
         self._ahead.pop(request_id, None)
         self._gave_way.pop(request_id, None)
@@ -115,6 +141,10 @@ class OrderedEngine(Engine):
         return known
 
     def _before(self, result: StepResult) -> None:
+        if self._refused is not None and self._refused[0] == self._changes:
+            self.decisions[self._refused[1]] += 1
+            return
+        self._refused = None
         self._running.sort(key=lambda sequence: self.ticket(sequence).rank)
         first = self.first()
         if first is None or not self._running:
@@ -124,6 +154,8 @@ class OrderedEngine(Engine):
             return
         decision = self._decide_freshly(Pressure.KV if lacking else Pressure.SLOTS, first, lacking)
         self.decisions[decision.reason] += 1
+        if not decision.victims:
+            self._refused = self._changes, decision.reason
         for victim in decision.victims:
             sequence = self._sequences[victim.rank.id]
             self._gave_way[sequence.id] += 1
@@ -206,18 +238,13 @@ class _RankedQueue:
         """`enter` admits it."""
 
     def put_back(self, sequence: Sequence) -> None:
-        ranking, now_s = self._engine.ranking, self._engine.now_s
-        ranking.refresh(sequence.id, sequence.generated_tokens)
-        ranking.requeue(sequence.id, now_s)
+        self._engine.put_back(sequence)
 
     def peek(self) -> Sequence | None:
-        first = self._engine.first()
-        return None if first is None or self._engine.lacking_tokens(first) > 0 else first
+        return self._engine.may_start()
 
     def pop(self) -> None:
-        first = self._engine.first()
-        assert first is not None
-        self._engine.ranking.start(first.id, self._engine.now_s)
+        self._engine.start_first()
 
     def forget(self, sequence: Sequence) -> None:
         self._engine.leave(sequence)

@@ -117,7 +117,7 @@ def test_a_resume_that_costs_nothing_pays_where_gap_and_line_are_large(
 ) -> None:
     gap = 2 * (1 + hysteresis)
     first = first._replace(tokens=1000.0, cost=pace.kv_tokens * 1000 / pace.slots, weight=1.0)
-    line = [first._replace(rank=first.rank._replace(id=f"{number:04}")) for number in range(64 * pace.slots)]
+    line = [first._replace(rank=first.rank._replace(id=f"{number:04}")) for number in range(8 * pace.slots)]
     victim = victim._replace(
         rank=first.rank._replace(key=first.rank.key + 1),
         score=first.score * gap,
