@@ -1,7 +1,9 @@
 """Processes that a benchmark starts, and what they cost, read from /proc (Linux alone)."""
 
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +15,12 @@ from urllib.parse import urlsplit
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _STOP_SECONDS = 10.0
+
+
+def end_with_parent() -> None:
+    """For a child before it begins: Linux ends it when its starter is killed and can end nothing itself."""
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
 
 class Process:
@@ -41,7 +49,8 @@ class Process:
 def started(module: str, *arguments: str, environment: dict[str, str] | None = None) -> Iterator[Process]:
     """`python -m module arguments`, ready to answer; ended on leaving."""
     command = [sys.executable, "-m", module, *arguments]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | (environment or {}))
+    env = os.environ | (environment or {})
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env, preexec_fn=end_with_parent)
     try:
         assert child.stdout is not None
         line = child.stdout.readline()

@@ -52,7 +52,7 @@ def plans(given: argparse.Namespace) -> list[Plan]:
                 made += [Plan("replayed", load_, seed, name, requests) for name in rotated(names, turn)]
     if "own" in given.lengths:
         names = [name for name in given.policies or OWN if name != BOUND]
-        made += [Plan("own", max(given.loads), given.seeds[0], name, fewer) for name in names]
+        made += [Plan("own", max(given.loads), given.seeds[0], name, given.requests // 3) for name in names]
     return made
 
 

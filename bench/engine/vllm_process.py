@@ -1,7 +1,6 @@
 """A vLLM on this machine's CPU: started, waited for, ended with whoever started it."""
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -14,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.engine.cores import keep_apart
+from bench.processes import end_with_parent
 
 ROOT = Path(__file__).parents[2]
 START_LIMIT_S = 300.0
@@ -92,12 +92,6 @@ class VllmProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()
-
-
-def end_with_parent() -> None:
-    """Linux ends the engine when its starter is killed and can end nothing itself."""
-    set_parent_death_signal = 1
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
 
 def free_port() -> int:

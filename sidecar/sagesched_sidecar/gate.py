@@ -26,6 +26,9 @@ UNKNOWN_SLOTS = 256
 REPREDICTED_AT_ONCE = 4
 """Predictions in a turn of the loop where other settings make them due: about a millisecond each."""
 
+SPREADS_KEPT = 0.5
+"""Standard deviations of all KV tokens to come that stay free. A preemption costs some tokens computed twice, free room
+costs requests that could run: with 1.0 the engine preempts next to never and runs fewer."""
 MAX_RETRY_AFTER_S = 60
 
 Entry = Literal["room", "ranked", "all"]
@@ -392,7 +395,7 @@ class Gate:
         return len(self._running) < (self.slots or UNKNOWN_SLOTS) + self._engine.extra_slots
 
     def _has_room_for(self, place: Place) -> bool:
-        """A free slot, and a predicted KV peak that fits (Past-Future) beside one standard deviation of all that is to
+        """A free slot, and a predicted KV peak that fits (Past-Future) beside part of the spread of all that is to
         come. A request alone always starts: whether it fits at all is for the engine to say."""
         if self._entry != "room" or not self._running:
             return True
@@ -401,7 +404,8 @@ class Gate:
         if self._kv_tokens is None:
             return True
         places = (*self._running.values(), place)
-        room = self._kv_tokens * (1 - self._engine.kv_reserve) - math.sqrt(sum(other.kv_variance() for other in places))
+        spread = math.sqrt(sum(other.kv_variance() for other in places))
+        room = self._kv_tokens * (1 - self._engine.kv_reserve) - SPREADS_KEPT * spread
         uses = [other.kv_tokens(self._block_tokens) for other in places]
         if sum(map(sum, uses)) <= room:
             return True
