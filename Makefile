@@ -7,6 +7,7 @@ BIN := .venv/bin
 
 # Tiers of tests that exist, and how each is run; TIERS=all runs every one.
 ALL_TIERS := fast engine
+KNOWN_TIERS := $(ALL_TIERS) cluster
 TIERS ?= fast
 RUN_fast = $(BIN)/python -m pytest -n auto --maxprocesses=4 -q -m 'not soak and not engine' $(ARGS)
 # One process: engines are shared by the tests, and each takes a core.
@@ -14,10 +15,13 @@ RUN_engine = $(BIN)/python scripts/engine_environment.py make && \
   $(BIN)/python -m pytest tests/engine tests/contract -q -m engine --durations=5 $(ARGS) && $(RUN_harness)
 # Inside the engine's own Python: schedulers without a model.
 RUN_harness = $(BIN)/python scripts/engine_harness.py -q --durations=3
+# One process: the tests share one control plane.
+RUN_cluster = $(BIN)/python scripts/cluster_binaries.py make && \
+  $(BIN)/python -m pytest tests/cluster -q -m cluster --durations=5 $(ARGS)
 CHOSEN := $(if $(filter all,$(TIERS)),$(ALL_TIERS),$(TIERS))
-UNKNOWN := $(filter-out $(ALL_TIERS),$(CHOSEN))
+UNKNOWN := $(filter-out $(KNOWN_TIERS),$(CHOSEN))
 
-.PHONY: help demo test test-engine gen lint format bench bench-engine test-soak lock clean
+.PHONY: help demo test test-engine test-cluster gen lint format bench bench-engine test-soak lock clean
 
 help: ## what there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -26,11 +30,14 @@ demo: .venv/demo.stamp $(if $(filter sharegpt,$(DATA)),.venv/sharegpt.stamp) ## 
 	@$(BIN)/sagesched demo $(if $(DATA),--data '$(DATA)') $(if $(LOAD),--load $(LOAD)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 test: .venv/dev.stamp ## unit, law, contract and end-to-end tests (TIERS=all for every tier)
-	@test -z '$(UNKNOWN)' || { echo "test: no tier '$(UNKNOWN)'; there are: $(ALL_TIERS) (or all)" >&2; exit 2; }
+	@test -z '$(UNKNOWN)' || { echo "test: no tier '$(UNKNOWN)'; there are: $(KNOWN_TIERS) (or all)" >&2; exit 2; }
 	@$(foreach tier,$(CHOSEN),{ echo "tier $(tier)" && $(RUN_$(tier)); } || exit;)
 
 test-engine: ## the tests against a real vLLM on a CPU (its environment, 5 GB, is made once, outside this folder)
 	@$(MAKE) --no-print-directory test TIERS=engine
+
+test-cluster: ## the tests against a real Kubernetes control plane, built from Go modules once (about 8 minutes, outside this folder)
+	@$(MAKE) --no-print-directory test TIERS=cluster
 
 gen: .venv/dev.stamp ## the generated files: settings schema and page, the CRD with its page and its copy in the chart, the wire package
 	@$(BIN)/python scripts/generate.py
@@ -57,7 +64,7 @@ test-soak: .venv/dev.stamp ## 10,000 requests under faults, 1,000 swaps of setti
 
 lock: ## the lock files anew from pyproject.toml (needs uv on PATH)
 	@command -v uv >/dev/null || { echo "lock: needs uv; get it with: $(PYTHON) -m pip install uv" >&2; exit 2; }
-	@for pair in cli:demo dev:dev sharegpt:sharegpt; do \
+	@for pair in cli:demo dev:dev sharegpt:sharegpt sidecar:sidecar operator:operator sim:sim; do \
 	  uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 \
 	    --extra $${pair%%:*} pyproject.toml -o requirements/$${pair##*:}.txt; done
 	@uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 \

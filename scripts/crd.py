@@ -16,6 +16,8 @@ DESCRIPTION = (
     "requests are ordered."
 )
 STATUS_OF = ".status.conditions[?(@.type=='Ready')]"
+POLICY_NAME = {"type": "string", "maxLength": 50, "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"}
+"""A Service has the policy's name, and a pod's label holds it with a hash behind."""
 COLUMNS = (
     ("Mode", "string", ".status.mode", 0),
     ("Pods", "string", ".status.pods", 0),
@@ -115,7 +117,7 @@ def _schema() -> Schema:
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 50}}},
+            "metadata": {"type": "object", "properties": {"name": POLICY_NAME}},
             "spec": spec,
             "status": status,
         },

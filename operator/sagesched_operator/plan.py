@@ -38,9 +38,15 @@ class Plan(NamedTuple):
 
 
 def plan(
-    policy: Policy, defaults: Mapping[str, Any], seen: Seen, images: Images, before: PolicyStatus, now: str
+    policy: Policy,
+    defaults: Mapping[str, Any] | SettingsError,
+    seen: Seen,
+    images: Images,
+    before: PolicyStatus,
+    now: str,
 ) -> Plan:
-    """The plan. Wrong settings change no setting: the pods go on with the last good ones, and scale as before."""
+    """The plan; `defaults` may be what is wrong with them. Wrong settings change no setting: the pods go on with the
+    last good ones, and scale as before."""
     pod_set = policy.spec.pod_set
     if pod_set is None:
         return _refused(policy.generation, before, now, _not_attached())
@@ -51,6 +57,8 @@ def plan(
         return _refused(policy.generation, before, now, [Finding("Accepted", "False", "NameTaken", what)])
     made = objects(policy, pod_set, images)
     try:
+        if isinstance(defaults, SettingsError):
+            raise defaults
         settings = effective(defaults, policy.spec)
     except SettingsError as error:
         there = ("ConfigMap", settings_name(policy.name)) in seen.owned

@@ -1,6 +1,7 @@
 """One policy, from the cluster as it is to the cluster as it should be: gather, plan, do. It may be called at any time,
 as often as one likes, and begins anew each time; nothing is remembered between two calls but the defaults."""
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from sagesched_operator.pods import POLICY_LABEL, Images
 from sagesched_operator.policy import API_VERSION, KIND, Policy, PolicyStatus, decode_policy
 from sagesched_operator.seen import Seen, SeenPod
 from sagesched_operator.sidecars import Sidecars
+
+_log = logging.getLogger(__name__)
 
 
 class Key(NamedTuple):
@@ -57,7 +60,12 @@ class Reconciler:
             policy = decode_policy(body)
         except SettingsError as error:
             return refuse(body["metadata"].get("generation", 0), str(error), before, now)
-        return plan(policy, self._defaults(), await self._seen(policy), self._images, before, now)
+        seen = await self._seen(policy)
+        try:
+            defaults: Mapping[str, Any] | SettingsError = self._defaults()
+        except SettingsError as error:
+            defaults = error
+        return plan(policy, defaults, seen, self._images, before, now)
 
     async def _seen(self, policy: Policy) -> Seen:
         if policy.spec.pod_set is None:
@@ -92,8 +100,8 @@ class Reconciler:
         """An Event of the policy; one that cannot be written is no reason to do anything again."""
         try:
             await self._kube.create(event_of(body, event, self._clock()))
-        except KubeError:
-            return
+        except KubeError as error:
+            _log.warning("an event was not written", extra={"problem": str(error)})
 
 
 def event_of(body: Object, event: Event, now: str) -> dict[str, Any]:
@@ -103,7 +111,7 @@ def event_of(body: Object, event: Event, now: str) -> dict[str, Any]:
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"namespace": meta["namespace"], "generateName": f"{meta['name']}."},
+        "metadata": {"namespace": meta["namespace"], "generateName": f"{meta['name']}-"},
         "regarding": about | {"uid": meta["uid"]},
         "type": event.type,
         "reason": event.reason,

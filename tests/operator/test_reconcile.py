@@ -1,12 +1,13 @@
 """One policy against an API server in memory: begun anew after every failure, it always comes to the same end."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
 from api_server import ApiServer, serving
 
+from sagesched.settings import SettingsError
 from sagesched_operator.kube import Connection, Kube, KubeError
 from sagesched_operator.pods import Images
 from sagesched_operator.reconcile import Key, Reconciler
@@ -23,16 +24,14 @@ class World:
     def __init__(self, server: ApiServer, url: str) -> None:
         self.server = server
         self._url = url
-        self.defaults: dict[str, Any] = {}
+        self.defaults: Callable[[], Mapping[str, Any]] = dict
         server.put(PATH, {"metadata": {"namespace": "team", "name": "chat"}, "spec": SPEC})
 
     async def reconcile(self) -> float | None:
         """By an operator that remembers nothing."""
         connection = Connection(self._url, False, lambda: None)
         async with Kube(connection) as kube, Sidecars(port=9) as sidecars:
-            doors = Reconciler(
-                kube, sidecars, Images("s", "v", "i"), lambda: self.defaults, lambda: "2026-01-01T00:00:00Z"
-            )
+            doors = Reconciler(kube, sidecars, Images("s", "v", "i"), self.defaults, lambda: "2026-01-01T00:00:00Z")
             return await doors.reconcile(KEY)
 
     @property
@@ -88,6 +87,21 @@ async def test_what_somebody_took_away_or_changed_is_put_right(world: World) -> 
     await world.reconcile()
     assert world.kinds == MADE
     assert world.server.objects[settings]["data"] == good
+
+
+async def test_wrong_defaults_are_told_and_change_nothing(world: World) -> None:
+    await world.reconcile()
+    settings = next(path for path in world.server.objects if "/configmaps/" in path)
+    before = world.server.objects[settings]
+
+    def wrong() -> Mapping[str, Any]:
+        raise SettingsError("defaults.scheduling.bucketTokens: wrong")
+
+    world.defaults = wrong
+    await world.reconcile()
+    said = {one["type"]: one for one in world.server.objects[PATH]["status"]["conditions"]}
+    assert (said["ConfigResolved"]["reason"], said["Ready"]["status"]) == ("InvalidDefaults", "False")
+    assert world.server.objects[settings] == before
 
 
 async def test_fewer_pods_need_no_budget(world: World) -> None:
