@@ -35,7 +35,7 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True):
     weight: float = 1.0
     """Inside its class."""
     arrival_s: float = 0.0
-    """When the sidecar had it, in Unix seconds."""
+    """When the sidecar had it, in Unix seconds; 0: not told."""
 
     def __post_init__(self) -> None:
         _check(1 <= len(self.lengths) <= MAX_ATOMS, "lengths", f"needs 1 to {MAX_ATOMS} atoms")

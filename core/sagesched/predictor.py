@@ -94,6 +94,11 @@ class Prediction(NamedTuple):
         return self.alone or max(self.levels, key=lambda level: level.share).name
 
 
+def told_by(told: LengthDistribution) -> Prediction:
+    """A prediction that another host made."""
+    return Prediction(told, (Level("told", 1.0, 0.0, told),), NO_NEIGHBOURS)
+
+
 class Predictor:
     """Predicts from a history window, and teaches it."""
 

@@ -4,7 +4,7 @@ It predicts, costs and ranks each request, holds what waits in order, follows wh
 is synchronous and deterministic, and it has no clock: `now_s` comes with each call.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -14,8 +14,9 @@ from sagesched.cost import Cost
 from sagesched.explanation import Explanation, explain
 from sagesched.gittins import Stopping
 from sagesched.history import NO_NEIGHBOURS, HistoryWindow, Vector
+from sagesched.lengths import LengthDistribution
 from sagesched.policy import Belief, Score, policy_of
-from sagesched.predictor import PRIOR, Level, Prediction, Predictor
+from sagesched.predictor import PRIOR, Level, Prediction, Predictor, told_by
 from sagesched.request import Outcome, Request
 from sagesched.scoreboard import Finished, Scoreboard
 from sagesched.settings import Scheduling, Settings, class_of
@@ -40,6 +41,8 @@ class Ranking:
         self._since_ranked = 0
         self._tickets: dict[str, Ticket] = {}
         self._due: dict[str, None] = {}
+        self.rankings = 0
+        """How often everything that is held was ranked anew at once."""
         self._waiting = WaitingOrder(settings.scheduling.max_wait_seconds)
         self.beside = Beside(settings.scheduling)
         self._backlog = False
@@ -66,12 +69,14 @@ class Ranking:
         """Requests that run."""
         return len(self._tickets) - len(self._waiting)
 
-    def admit(self, request: Request, embedding: Vector | None, now_s: float) -> Ticket:
+    def admit(
+        self, request: Request, embedding: Vector | None, now_s: float, *, told: LengthDistribution | None = None
+    ) -> Ticket:
         """Predict and rank a request, which waits from now on. Without an embedding its rank comes from its class's
-        and the global history alone."""
+        and the global history alone; `told`: what another host predicted, which then stands as it is."""
         if request.id in self._tickets:
             raise ValueError(f"id: {request.id!r} is already held")
-        prediction, trouble = self.predict(request, embedding)
+        prediction, trouble = (told_by(told), None) if told is not None else self.predict(request, embedding)
         belief = Belief(request, prediction.distribution, self._stopping, self._settings.scheduling)
         if not self._service.knows_cost:
             self._service.predicted(belief.mean_cost())
@@ -162,6 +167,14 @@ class Ranking:
         self._note_waiting(now_s)
         return ticket
 
+    def put_back(self, request_id: str, now_s: float) -> None:
+        """It was started just now and did not run after all: it waits as before."""
+        ticket = self._tickets[request_id]
+        ticket.phase, ticket.started_s = Phase.WAITING, None
+        self._waiting.push(ticket.rank)
+        self.beside.wait(ticket, self._unit)
+        self._note_waiting(now_s)
+
     def began(self, request_id: str, now_s: float) -> None:
         """The first output of a request that was sent ahead has come: it runs since now."""
         ticket = self._tickets[request_id]
@@ -180,6 +193,7 @@ class Ranking:
         ticket.phase = Phase.WAITING
         if ticket.started_s is not None:
             ticket.ran_s += now_s - ticket.started_s
+            ticket.started_s = None
         self._rank_anew(ticket)
         self._note_waiting(now_s)
         return ticket
@@ -256,6 +270,14 @@ class Ranking:
         """Every request that waits, smallest rank first."""
         return [self._tickets[rank.id] for rank in self._waiting.ranks()]
 
+    def ticket(self, request_id: str) -> Ticket:
+        """The place of one request."""
+        return self._tickets[request_id]
+
+    def waiting_tickets(self) -> Iterator[Ticket]:
+        """Every request that waits, in no order; O(n)."""
+        return (self._tickets[request_id] for request_id in self._waiting.ids())
+
     def tickets(self) -> list[Ticket]:
         """Every request held, in order of admission."""
         return list(self._tickets.values())
@@ -319,6 +341,7 @@ class Ranking:
 
     def _rank_all(self, unit: Unit) -> None:
         self._unit, self._since_ranked = unit, 0
+        self.rankings += 1
         for ticket in self._tickets.values():
             ticket.rank = self._rank(ticket.request, ticket.score)
             if ticket.phase is Phase.WAITING:

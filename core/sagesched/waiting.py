@@ -82,6 +82,10 @@ class WaitingOrder:
         """How many waiting requests have a smaller rank; O(n)."""
         return sum(other < rank for other in self._live.values())
 
+    def ids(self) -> Iterable[str]:
+        """Who waits, in no order."""
+        return self._live.keys()
+
     def ranks(self) -> list[Rank]:
         """Every live rank, smallest first."""
         return sorted(self._live.values())

@@ -21,6 +21,7 @@ ROOMS = {
     "core": "sagesched",
     "store": "sagesched_store",
     "sidecar": "sagesched_sidecar",
+    "plugin": "sagesched_vllm",
     "operator": "sagesched_operator",
     "sim": "sagesched_sim",
     "cli": "sagesched_cli",
@@ -30,6 +31,9 @@ WIRE = ["sagesched_client", "sagesched_pb"]
 TOP_LEVEL = [path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")]
 NOT_IN_CORE = {"time", "os", "asyncio", "logging", "random", "datetime", "socket", "threading", "subprocess", "io"}
 CORE_MAY_USE = {"numpy", "msgspec"}
+PLUGIN_MAY_USE = {"numpy", "msgspec", "sagesched", "sagesched_vllm"}
+DOORS_TO_VLLM = {"scheduler": {"vllm"}, "metrics": {"vllm", "prometheus_client"}}
+"""The plugin's modules that load what vLLM brings along."""
 HEAVY = {"torch", "transformers", "sentence_transformers", "tensorflow", "jax"}
 ONLY_IN_RPC = {"grpc", "grpc_health", "grpc_reflection", "google", "sagesched_pb"}
 
@@ -108,14 +112,32 @@ def test_core_neither_opens_files_nor_prints(path: Path) -> None:
         (
             "core",
             {
-                *("sagesched_store", "sagesched_sidecar", "sagesched_operator", "sagesched_sim", "sagesched_cli"),
+                *(
+                    "sagesched_store",
+                    "sagesched_sidecar",
+                    "sagesched_vllm",
+                    "sagesched_operator",
+                    "sagesched_sim",
+                    "sagesched_cli",
+                ),
                 *("qdrant_edge", "kopf"),
             },
         ),
-        ("store", {"sagesched_sidecar", "sagesched_operator", "sagesched_sim", "sagesched_cli"}),
-        ("sidecar", {"sagesched_operator", "sagesched_sim", "sagesched_cli", "qdrant_edge", "kopf"}),
-        ("operator", {"sagesched_store", "sagesched_sidecar", "sagesched_sim", "sagesched_cli", "sagesched_pb"}),
-        ("sim", {"sagesched_sidecar", "sagesched_operator", "sagesched_cli", "kopf"}),
+        ("store", {"sagesched_sidecar", "sagesched_vllm", "sagesched_operator", "sagesched_sim", "sagesched_cli"}),
+        ("plugin", set(ROOMS.values()) - {"sagesched", "sagesched_vllm"} | {"qdrant_edge", "grpc", "kopf", "aiohttp"}),
+        ("sidecar", {"sagesched_vllm", "sagesched_operator", "sagesched_sim", "sagesched_cli", "qdrant_edge", "kopf"}),
+        (
+            "operator",
+            {
+                "sagesched_store",
+                "sagesched_vllm",
+                "sagesched_sidecar",
+                "sagesched_sim",
+                "sagesched_cli",
+                "sagesched_pb",
+            },
+        ),
+        ("sim", {"sagesched_sidecar", "sagesched_vllm", "sagesched_operator", "sagesched_cli", "kopf"}),
     ],
 )
 def test_rooms_do_not_reach_into_those_beside_them(room: str, closed_to: set[str]) -> None:
@@ -127,6 +149,13 @@ def test_rooms_do_not_reach_into_those_beside_them(room: str, closed_to: set[str
 def test_heavy_packages_are_imported_only_when_chosen(room: str) -> None:
     for path in modules_of(room):
         assert not {top(module) for module, at_load in imports(path) if at_load} & HEAVY, path
+
+
+@pytest.mark.parametrize("path", modules_of("plugin"), ids=lambda path: path.stem)
+def test_the_plugin_needs_nothing_but_core_numpy_and_msgspec(path: Path) -> None:
+    """What it loads by itself; an engine's image has vLLM, and needs nothing else of ours."""
+    allowed = PLUGIN_MAY_USE | DOORS_TO_VLLM.get(path.stem, set()) | sys.stdlib_module_names
+    assert {top(module) for module, at_load in imports(path) if at_load} <= allowed
 
 
 TRAP = """
@@ -149,9 +178,9 @@ def test_loading_everything_asks_for_no_heavy_package() -> None:
     """Caught at the import itself, so that it holds on a machine where none of them is installed."""
     modules = [
         ".".join(path.relative_to(ROOT / room).with_suffix("").parts)
-        for room in ("core", "store", "sidecar", "operator")
+        for room in ("core", "store", "sidecar", "plugin", "operator")
         for path in modules_of(room)
-        if path.stem not in ("__main__", "__init__")
+        if path.stem not in ("__main__", "__init__") and (room != "plugin" or path.stem not in DOORS_TO_VLLM)
     ]
     code = TRAP.format(heavy=HEAVY, modules=", ".join(modules))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from sagesched.gittins import Stopping
 from sagesched.history import Group, Vector
+from sagesched.lengths import LengthDistribution
 from sagesched.policy import POLICIES
 from sagesched.ranking import Ranking
 from sagesched.request import Features, Outcome, Request
@@ -135,6 +136,16 @@ class AnyCalls(RuleBasedStateMachine):
         del self.waiting[chosen]
         self.running[chosen] = 0
 
+    @precondition(lambda self: self.waiting)
+    @rule()
+    def put_back_who_could_not_start_after_all(self) -> None:
+        ticket = self.both("peek", self.now)
+        rank, order = ticket.rank, self.ranking.waiting()
+        self.both("start", rank.id, self.now)
+        self.both("put_back", rank.id, self.now)
+        assert self.ranking.peek(self.now).rank is rank
+        assert self.ranking.waiting() == order
+
     @precondition(lambda self: self.running)
     @rule(data=st.data(), more=st.integers(0, 300))
     def progress(self, data: st.DataObject, more: int) -> None:
@@ -242,13 +253,15 @@ def served(ranking: Ranking, which: str, embedding: Vector | None, tokens: int, 
 
 
 @pytest.mark.parametrize(
-    "call", ["start", "requeue", "explain", "remaining_tokens", "drop", "finish", "progress", "refresh"]
+    "call",
+    ["start", "put_back", "requeue", "explain", "remaining_tokens", "drop", "finish", "progress", "refresh"],
 )
 def test_an_id_that_is_not_held_is_a_key_error(ranking_of: Callable[..., Ranking], vector: Maker, call: str) -> None:
     ranking = ranking_of()
     served(ranking, "gone", vector(0), 10)
     more = {
         "start": (0.0,),
+        "put_back": (0.0,),
         "requeue": (0.0,),
         "drop": (0.0,),
         "finish": (Outcome(output_tokens=1), 0.0),
@@ -268,6 +281,16 @@ def test_an_id_that_is_held_already_is_refused_and_nothing_changes(ranking_of: C
         ranking.admit(asked("r", 9.0), None, 9.0)
     assert ranking.tickets() == [held]
     assert ranking.peek(0.0) is held
+
+
+def test_what_another_host_predicted_stands_as_it_is(ranking_of: Callable[..., Ranking]) -> None:
+    ranking = ranking_of()
+    told = LengthDistribution.from_samples([10, 500])
+    ticket = ranking.admit(asked(), None, 0.0, told=told)
+    assert ticket.prediction.distribution is told
+    assert ticket.prediction.source == "told"
+    assert ranking.remaining_tokens("r") == told.mean()
+    assert ranking.finish("r", Outcome(output_tokens=10), 1.0).score is None, "its levels are not here to compare"
 
 
 def test_what_runs_cannot_start_again(ranking_of: Callable[..., Ranking]) -> None:
