@@ -21,10 +21,10 @@ RUN_cluster = $(BIN)/python scripts/cluster_binaries.py make && \
 CHOSEN := $(if $(filter all,$(TIERS)),$(ALL_TIERS),$(TIERS))
 UNKNOWN := $(filter-out $(KNOWN_TIERS),$(CHOSEN))
 
-.PHONY: help demo test test-engine test-cluster gen lint format bench bench-engine test-soak lock clean
+.PHONY: help demo test test-engine test-cluster gen lint format bench bench-engine test-soak lock clean test-engine-versions bench-plugin
 
 help: ## what there is to run
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 22
 
 demo: .venv/demo.stamp $(if $(filter sharegpt,$(DATA)),.venv/sharegpt.stamp) ## one bursty workload under fcfs and under sagesched, side by side (DATA=topics|sharegpt|FILE.jsonl LOAD=1.1 SEED=1 ARGS=...)
 	@$(BIN)/sagesched demo $(if $(DATA),--data '$(DATA)') $(if $(LOAD),--load $(LOAD)) $(if $(SEED),--seed $(SEED)) $(ARGS)
@@ -38,6 +38,9 @@ test-engine: ## the tests against a real vLLM on a CPU (its environment, 5 GB, i
 
 test-cluster: ## the tests against a real Kubernetes control plane, built from Go modules once (about 8 minutes, outside this folder)
 	@$(MAKE) --no-print-directory test TIERS=cluster
+
+test-engine-versions: .venv/dev.stamp ## schedulers without a model on every vLLM from 0.29 to the newest on PyPI (20 GB outside this folder, needs uv)
+	@$(BIN)/python scripts/engine_versions.py $(ARGS)
 
 gen: .venv/dev.stamp ## the generated files: settings schema and page, the CRD with its page and its copy in the chart, the wire package
 	@$(BIN)/python scripts/generate.py
@@ -58,6 +61,10 @@ bench: .venv/dev.stamp ## prediction, proxy, streaming and queue against their l
 bench-engine: .venv/dev.stamp .venv/sharegpt.stamp ## five orders in a real vLLM on the same arrivals, over an hour; writes build/bench-engine.json
 	@$(BIN)/python scripts/engine_environment.py make
 	@$(BIN)/python -m bench.engine $(ARGS)
+
+bench-plugin: .venv/dev.stamp ## what our scheduler adds to a step of vLLM's; writes build/bench-plugin.json
+	@$(BIN)/python scripts/engine_environment.py make
+	@$(BIN)/python -m bench.plugin $(ARGS)
 
 test-soak: .venv/dev.stamp ## 10,000 requests under faults, 1,000 swaps of settings, a million broken streams; bounded in time
 	@$(BIN)/python -m pytest tests/soak -m soak -s $(ARGS)

@@ -62,7 +62,9 @@ def main() -> int:
     except EngineFailed as failed:
         engine_environment.say(str(failed))
         return 1
-    return subprocess.run(run, cwd=TESTS, env=engine_environment.environment(), check=False).returncode  # noqa: S603
+    model = chosen.environment / "model"
+    environment = engine_environment.environment() | ({"HARNESS_MODEL": str(model)} if model.exists() else {})
+    return subprocess.run(run, cwd=TESTS, env=environment, check=False).returncode  # noqa: S603
 
 
 if __name__ == "__main__":

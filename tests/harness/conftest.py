@@ -16,6 +16,8 @@ if INSIDE:
     from model_folder import write_model_folder
 
     MakeWorld = Callable[..., World]
+    Additional = tuple[tuple[str, str], ...]
+    SCHEDULERS = {"stock": None, "sage": "sagesched_vllm.SageScheduler"}
 
     @pytest.fixture(scope="session")
     def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -27,10 +29,17 @@ if INSIDE:
         """Synchronous and asynchronous scheduling, and the newer runner."""
         return str(request.param)
 
-    @pytest.fixture(params=["stock"])
+    @pytest.fixture(params=SCHEDULERS)
     def scheduler(request: pytest.FixtureRequest) -> str | None:
-        """Scheduler classes under test: vLLM's own."""
-        return None
+        """Scheduler classes under test: vLLM's own, and ours."""
+        return SCHEDULERS[request.param]
+
+    @pytest.fixture(scope="session")
+    def lets_in(tmp_path_factory: pytest.TempPathFactory) -> Additional:
+        """`additional=lets_in`: settings with which ours holds nobody back for the memory that it predicts."""
+        file = tmp_path_factory.mktemp("settings") / "settings.json"
+        file.write_text('{"engine": {"kvTokens": 1000000}}', encoding="utf-8")
+        return (("sagesched_settings", str(file)),)
 
     @pytest.fixture
     def world(model_folder: Path, mode: str, scheduler: str | None) -> MakeWorld:

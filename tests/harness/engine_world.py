@@ -3,6 +3,7 @@
 import copy
 import functools
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,7 +104,7 @@ class World:
         )
         if params.structured_outputs is not None:
             params.structured_outputs._backend = "xgrammar"  # vLLM's front end chooses it, and there is none here
-        whole = _request(name, prompt, params, adapter, priority, len(self.asked) if arrival is None else arrival)
+        whole = _request(name, prompt, params, adapter, priority, time.time() if arrival is None else arrival)
         parts = [whole]
         if n > 1:
             parent = ParentRequest(whole)

@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 from engine_world import BLOCK_TOKENS, Shape, World
+from hints import any_hint
 from vllm.sampling_params import StructuredOutputsParams
 
 REQUESTS = 28
@@ -11,12 +12,13 @@ GRAMMARS = ({"regex": "[a-c]{2,9}"}, {"json": '{"type": "integer"}'}, {"regex": 
 """The last one does not compile: its request ends with an error."""
 
 
-def shape(seed: int, mode: str, scheduler: str | None) -> Shape:
+def shape_of(seed: int, mode: str, scheduler: str | None, additional: Any = ()) -> Shape:
     """An engine of that seed: often too small for what will be asked of it."""
     rng = random.Random(f"shape {seed}")
     return Shape(
         mode=mode,
         scheduler=scheduler,
+        additional=additional if rng.random() < 0.5 else (),
         blocks=rng.choice((10, 12, 16, 24, 48)),
         slots=rng.choice((1, 2, 3, 5, 8)),
         step_tokens=rng.choice((16, 24, 64, 200)),
@@ -72,6 +74,7 @@ class Life:
             n=rng.choice((1, 1, 1, 1, 3)),
             adapter=rng.randint(0, 4) if shape.adapters else 0,
             priority=rng.randint(-1, 1),
+            extra=any_hint(rng),
             may_end=rng.random() < 0.7,
             **more,
         )

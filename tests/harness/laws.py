@@ -1,8 +1,9 @@
 """What holds of every engine after every step, and once nothing is left, whatever its scheduler decided."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from engine_world import World
+from engine_world import Ask, World
 from vllm.v1.request import RequestStatus
 
 WAITING_QUEUES = ("waiting", "skipped_waiting", "kv_holding_waiting")
@@ -27,9 +28,21 @@ def after_step(world: World) -> None:
     live = {ask.name for ask in world.asked.values() if ask.ended is None}
     assert live == set(scheduler.requests), "the engine and its clients disagree on what runs"
     blocks_add_up(world)
-    for ask in world.asked.values():
+    ours_did_not_fail(world)
+    says_what_it_should(ask for ask in world.asked.values() if ask.ended is None)
+
+
+def says_what_it_should(asks: Iterable[Ask]) -> None:
+    """So far; what a grammar leaves is not known beforehand."""
+    for ask in asks:
         if not ask.grammar:
             assert ask.tokens == ask.should_say[: len(ask.tokens)], f"{ask.name} says what it should not"
+
+
+def ours_did_not_fail(world: World) -> None:
+    """A failure of our scheduler's is served first come, first served, and would not be seen otherwise."""
+    ours = getattr(world.scheduler, "sagesched", None)
+    assert ours is None or not ours.counters.total("fallback_steps", "error"), ours.counters.totals
 
 
 def blocks_add_up(world: World) -> None:
@@ -53,6 +66,9 @@ def at_end(world: World) -> None:
     assert not world.scheduler.running
     assert not any(queues(world.scheduler))
     assert world.scheduler.kv_cache_manager.block_pool.get_num_free_blocks() == world.shape.blocks
+    ours = getattr(world.scheduler, "sagesched", None)
+    assert ours is None or len(ours.order) == 0, "our order still holds requests that ended"
+    says_what_it_should(world.asked.values())
     for ask in world.asked.values():
         assert ask.ended is not None, f"{ask.name} never ended"
         if not ask.aborted and not ask.grammar:

@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from conftest import MakeWorld
+from conftest import Additional, MakeWorld
 from engine_world import BLOCK_TOKENS, World
+from hints import told
 from laws import after_step, drain
 from vllm.sampling_params import StructuredOutputsParams
 
@@ -28,8 +29,8 @@ def test_plain_requests_say_what_the_model_says(world: MakeWorld) -> None:
     drain(engine)
 
 
-def test_a_small_cache_preempts_and_nothing_is_lost(world: MakeWorld) -> None:
-    engine = world(blocks=12, slots=8, prefix_caching=False)
+def test_a_small_cache_preempts_and_nothing_is_lost(world: MakeWorld, lets_in: Additional) -> None:
+    engine = world(blocks=12, slots=8, prefix_caching=False, additional=lets_in)
     for i, prompt in enumerate(prompts(8, 24)):
         engine.add(f"r{i}", prompt, 90, may_end=False)
     drain(engine)
@@ -70,8 +71,8 @@ def test_aborts_wherever_the_request_is(world: MakeWorld) -> None:
     drain(engine)
 
 
-def test_a_preempted_request_may_be_aborted(world: MakeWorld) -> None:
-    engine = world(blocks=12, slots=8, prefix_caching=False)
+def test_a_preempted_request_may_be_aborted(world: MakeWorld, lets_in: Additional) -> None:
+    engine = world(blocks=12, slots=8, prefix_caching=False, additional=lets_in)
     for i, prompt in enumerate(prompts(8, 24)):
         engine.add(f"r{i}", prompt, 90)
     for _ in range(200):
@@ -117,7 +118,7 @@ def test_adapters_take_turns_and_never_share_a_prefix(world: MakeWorld) -> None:
 def test_a_class_s_priority_goes_first(world: MakeWorld) -> None:
     engine = world(policy="priority", slots=1)
     for i, prompt in enumerate(prompts(6)):
-        engine.add(f"r{i}", prompt, 8, priority=-i)
+        engine.add(f"r{i}", prompt, 8, priority=-i, extra=told(20.0, priority=-i))
     drain(engine)
     assert engine.admitted == [f"r{i}" for i in reversed(range(6))]
 

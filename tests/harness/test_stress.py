@@ -3,17 +3,18 @@
 from collections import Counter
 from pathlib import Path
 
-from engine_world import MODES, World
-from events import Life, shape
+from conftest import Additional
+from engine_world import MODES, Shape, World
+from events import Life, shape_of
 from laws import after_step, drain
 
 SEEDS = 200
 MODE_OF = list(MODES)
 
 
-def live(folder: Path, seed: int, mode: str, scheduler: str | None) -> World:
+def live(folder: Path, seed: int, shape: Shape) -> World:
     """One life from its first request to its last block; what breaks says which seed."""
-    world = World(folder, shape(seed, mode, scheduler))
+    world = World(folder, shape)
     life = Life(world, seed)
     try:
         while not life.over:
@@ -27,10 +28,10 @@ def live(folder: Path, seed: int, mode: str, scheduler: str | None) -> World:
     return world
 
 
-def test_whatever_happens_the_laws_hold(model_folder: Path, scheduler: str | None) -> None:
+def test_whatever_happens_the_laws_hold(model_folder: Path, scheduler: str | None, lets_in: Additional) -> None:
     seen: Counter[str] = Counter()
     for seed in range(SEEDS):
-        world = live(model_folder, seed, MODE_OF[seed % len(MODE_OF)], scheduler)
+        world = live(model_folder, seed, shape_of(seed, MODE_OF[seed % len(MODE_OF)], scheduler, lets_in))
         seen["preempting engines"] += world.preemptions > 0
         for ask in world.asked.values():
             seen[ask.ended.name] += 1
