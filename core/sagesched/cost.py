@@ -30,6 +30,11 @@ class Cost:
         """Cost of a whole request of `output_tokens` (a number or an array)."""
         return self.prefill + self.prompt_tokens * output_tokens + output_tokens * output_tokens / 2
 
+    def mean(self, moments: tuple[float, float]) -> float:
+        """E[total(O)], of an output length's mean and mean square."""
+        first, second = moments
+        return self.prefill + self.prompt_tokens * first + second / 2
+
     def attained(self, generated_tokens: float) -> float:
         """Cost already paid after `generated_tokens`: 0 before the first token, which pays for the prefill."""
         return self.total(generated_tokens) if generated_tokens > 0 else 0.0

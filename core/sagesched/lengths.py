@@ -33,7 +33,18 @@ class LengthDistribution:
     `cap_tokens`: no length is larger, the tail beyond the last atom included; infinite where no cap is known.
     """
 
-    __slots__ = ("_after", "_up_to", "cap_tokens", "tokens", "weights")
+    __slots__ = (
+        "_after",
+        "_apart",
+        "_deviation",
+        "_fewer",
+        "_moments",
+        "_under",
+        "_up_to",
+        "cap_tokens",
+        "tokens",
+        "weights",
+    )
 
     def __init__(self, tokens: FloatArray, weights: FloatArray, cap_tokens: float = math.inf) -> None:
         """Atoms already sorted, distinct and normalised; `from_samples` and `mix` are the ways to get here."""
@@ -42,6 +53,12 @@ class LengthDistribution:
         self.weights = weights
         self._up_to: FloatArray | None = None
         self._after: tuple[FloatArray, FloatArray] | None = None
+        self._moments: tuple[float, float] | None = None
+        self._apart: float | None = None
+        self._deviation: float | None = None
+        # The last answers of `compress` and `truncate`: of what many requests share, each of them asks the same.
+        self._fewer: tuple[int, LengthDistribution] | None = None
+        self._under: LengthDistribution | None = None
 
     @classmethod
     def point(cls, tokens: float) -> "LengthDistribution":
@@ -98,11 +115,16 @@ class LengthDistribution:
         tokens = np.concatenate([part.tokens for _, part in used])
         return cls.of_atoms(tokens, np.concatenate([w * part.weights for w, part in used]))
 
-    def truncate(self, max_tokens: int | None) -> "LengthDistribution":
+    def truncate(self, max_tokens: float | None) -> "LengthDistribution":
         """The length under a cap: longer outputs end at `max_tokens`, so their mass lies there."""
-        if max_tokens is None:
+        cap = self.cap_tokens if max_tokens is None else min(self.cap_tokens, max(1.0, float(max_tokens)))
+        if cap == self.cap_tokens:
             return self
-        cap = min(self.cap_tokens, max(1.0, float(max_tokens)))
+        if self._under is None or self._under.cap_tokens != cap:
+            self._under = self._truncated(cap)
+        return self._under
+
+    def _truncated(self, cap: float) -> "LengthDistribution":
         if self.tokens[-1] <= cap:
             return LengthDistribution(self.tokens, self.weights, cap)
         last = int(self.tokens.searchsorted(cap))
@@ -135,9 +157,14 @@ class LengthDistribution:
 
     def spread_remaining(self, generated_tokens: float) -> float:
         """The standard deviation of O given O > g, in tokens; beyond the last atom, the tail's."""
-        left = self.remaining(generated_tokens)
-        off = left.tokens - left.mean()
-        return math.sqrt(float(left.weights @ (off * off)))
+        return self.remaining(generated_tokens)._spread
+
+    @property
+    def _spread(self) -> float:
+        if self._deviation is None:
+            off = self.tokens - self.mean()
+            self._deviation = math.sqrt(float(self.weights @ (off * off)))
+        return self._deviation
 
     def _tail_after(self, tokens: float) -> FloatArray:
         """The tail under the cap; what has reached the cap and still runs is given one token more."""
@@ -147,6 +174,11 @@ class LengthDistribution:
         """At most `atoms` atoms, each the mean of an equal share of the mass, so that the mean stays the same."""
         if self.tokens.size <= atoms:
             return self
+        if self._fewer is None or self._fewer[0] != atoms:
+            self._fewer = atoms, self._compressed(atoms)
+        return self._fewer[1]
+
+    def _compressed(self, atoms: int) -> "LengthDistribution":
         middle = self._cumulative - self.weights / 2
         group = np.minimum((middle * atoms).astype(np.intp), atoms - 1)
         mass = np.zeros(atoms)
@@ -158,7 +190,23 @@ class LengthDistribution:
 
     def mean(self) -> float:
         """E[O] in tokens."""
-        return float(self.tokens @ self.weights)
+        return self.moments[0]
+
+    @property
+    def moments(self) -> tuple[float, float]:
+        """E[O] and E[O^2]."""
+        if self._moments is None:
+            mass = self.weights * self.tokens
+            self._moments = float(mass.sum()), float(mass @ self.tokens)
+        return self._moments
+
+    @property
+    def half_difference(self) -> float:
+        """E|O - O'| / 2 of two independent draws, in tokens."""
+        if self._apart is None:
+            below = self._cumulative[:-1]
+            self._apart = float((below * (1.0 - below)) @ np.diff(self.tokens))
+        return self._apart
 
     def cdf(self, tokens: float) -> float:
         """P(O <= tokens)."""

@@ -63,9 +63,10 @@ class Belief:
 
     def _mean_beyond(self, atoms: LengthDistribution, generated: float, attained: float) -> float:
         first = int(np.searchsorted(atoms.tokens, generated, side="right")) if generated > 0 else 0
+        if not first:
+            return self.cost.mean(atoms.moments) - attained
         weights = atoms.weights[first:]
-        mean = float(self.cost.total(atoms.tokens[first:]) @ weights)
-        return (mean / float(weights.sum()) if first else mean) - attained
+        return float(self.cost.total(atoms.tokens[first:]) @ weights) / float(weights.sum()) - attained
 
     def _table_of(self, atoms: LengthDistribution, stopping: Stopping) -> IndexTable:
         known = self._tables.get(stopping) if atoms is self.distribution else None

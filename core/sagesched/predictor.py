@@ -74,6 +74,8 @@ class Level(NamedTuple):
     @property
     def distribution(self) -> LengthDistribution:
         """What the level alone would predict."""
+        if isinstance(self.atoms, LengthDistribution):
+            return self.atoms
         return LengthDistribution.of_atoms(self.atoms.tokens, self.atoms.weights)
 
 

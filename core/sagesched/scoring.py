@@ -1,11 +1,12 @@
 """How good a prediction was, once the length is known (docs/method.md section 8). Pure arithmetic."""
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from sagesched.lengths import Atoms, FloatArray, LengthDistribution
+from sagesched.lengths import FloatArray, LengthDistribution
 from sagesched.predictor import Prediction
 from sagesched.request import Features, Outcome
 
@@ -15,6 +16,9 @@ MIXTURE = "mixture"
 REFERENCE = "global"
 """The level that skill is measured against."""
 SCORED_LEVELS = ("similar", "nearest", "class", REFERENCE)
+
+
+_EDGES: list[float] = np.linspace(0.0, 1.0, DECILES + 1).tolist()
 
 
 class Score(NamedTuple):
@@ -34,7 +38,7 @@ def score(prediction: Prediction, features: Features, outcome: Outcome) -> Score
         return None
     cap = _cap(features)
     crps_of = {
-        level.name: crps(_in_order(level.atoms), observed, cap)
+        level.name: crps(level.distribution, observed, cap)
         for level in prediction.levels
         if level.name in SCORED_LEVELS
     }
@@ -59,11 +63,9 @@ def crps(distribution: LengthDistribution, observed: float, cap_tokens: float = 
 
     0 for a point at the truth, the absolute error of any other point. Exact, in O(n) over atoms that ascend.
     """
-    tokens = np.minimum(distribution.tokens, cap_tokens)
-    weights = distribution.weights
-    below = np.cumsum(weights[:-1])
-    spread = float((below * (1.0 - below)) @ np.diff(tokens))
-    return max(0.0, float(weights @ np.abs(tokens - min(observed, cap_tokens))) - spread)
+    below = distribution.truncate(cap_tokens)
+    off = float(below.weights @ np.abs(below.tokens - min(observed, cap_tokens)))
+    return max(0.0, off - below.half_difference)
 
 
 def pit_deciles(distribution: LengthDistribution, observed: float) -> FloatArray:
@@ -77,15 +79,9 @@ def pit_deciles(distribution: LengthDistribution, observed: float) -> FloatArray
     if high - low < 1e-12:
         shares[min(DECILES - 1, int(high * DECILES))] = 1.0
         return shares
-    edges = np.clip(np.linspace(0.0, 1.0, DECILES + 1), low, high)
-    return np.diff(edges) / (high - low)
+    edges = [min(max(edge, low), high) for edge in _EDGES]
+    return np.array([(right - left) / (high - low) for left, right in pairwise(edges)])
 
 
 def _cap(features: Features) -> float:
     return math.inf if features.max_tokens is None else max(1.0, float(features.max_tokens))
-
-
-def _in_order(atoms: Atoms | LengthDistribution) -> LengthDistribution:
-    if isinstance(atoms, LengthDistribution):
-        return atoms
-    return LengthDistribution.of_atoms(atoms.tokens, atoms.weights)

@@ -17,6 +17,10 @@ class EngineConnection(ResponseHandler):
     pump: Callable[[], None] | None = None
     """Called whenever something was read, and at the end (pump.py)."""
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is there. The base class would set TCP_NODELAY, as asyncio's loop and uvloop's have done already."""
+        self.transport = cast(asyncio.Transport, transport)
+
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
         super().data_received(data)

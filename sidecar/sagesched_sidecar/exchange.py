@@ -81,8 +81,8 @@ async def answer_client(
     begun: Callable[[], object],
     ended: Callable[[], Awaitable[None]],
 ) -> web.StreamResponse:
-    """Pass the engine's answer on. `begun` is called once its first bytes are on their way to the client, `ended` once
-    the engine has written all of it, however slow the client.
+    """Pass the engine's answer on. `begun` is called once its first bytes are on their way to the client and more is to
+    come, `ended` once the engine has written all of it, however slow the client.
 
     Raises CutError when the engine ends early, the client's connection then being closed without a clean end;
     ConnectionError when the client has left.
@@ -120,9 +120,9 @@ async def _relay(
             chunk, cause = content._read_nowait(-1), error
         if chunk and (out := passage.feed(chunk)):
             await answer.write(out)
-            if silent:
-                silent = False
+            if silent and not content.is_eof():
                 begun()
+            silent = False
         if not chunk or cause:
             break
         if not silent:

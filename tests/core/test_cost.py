@@ -54,3 +54,10 @@ def test_alpha_prices_the_uncached_part_of_the_prompt_only() -> None:
 def test_an_array_costs_what_its_numbers_cost() -> None:
     cost, many = Cost.of(70, alpha=0.5), np.array([1.0, 17.0, 4000.0])
     assert cost.total(many).tolist() == [cost.total(float(one)) for one in many]
+
+
+@given(st.integers(0, 10_000), st.floats(0, 10), st.lists(st.integers(1, 20_000), min_size=1, max_size=20))
+def test_the_mean_cost_needs_two_moments_of_the_length(prompt: int, alpha: float, outputs: list[int]) -> None:
+    cost, tokens = Cost.of(prompt, alpha=alpha), np.array(outputs, dtype=np.float64)
+    moments = float(tokens.mean()), float((tokens * tokens).mean())
+    assert cost.mean(moments) == pytest.approx(float(cost.total(tokens).mean()))

@@ -210,3 +210,16 @@ def test_quantiles_ascend_between_the_first_atom_and_the_last(one: LengthDistrib
     low, high = sorted((p, q))
     assert one.tokens[0] == one.quantile(0) <= one.quantile(low) <= one.quantile(high) <= one.quantile(1)
     assert one.quantile(1) == one.tokens[-1]
+
+
+@settings(max_examples=50)
+@given(distributions(), st.lists(st.tuples(st.none() | st.integers(1, 900), st.integers(1, 6)), min_size=2, max_size=6))
+def test_what_was_asked_before_changes_no_answer(one: LengthDistribution, asked: list[tuple[int | None, int]]) -> None:
+    """The last answers are kept; of a distribution that was never asked they are the same."""
+    for cap, atoms in asked:
+        fresh = LengthDistribution(one.tokens, one.weights, one.cap_tokens)
+        for kept, made in ((one.truncate(cap), fresh.truncate(cap)), (one.compress(atoms), fresh.compress(atoms))):
+            assert kept.tokens.tolist() == made.tokens.tolist()
+            assert kept.weights.tolist() == made.weights.tolist()
+            assert kept.cap_tokens == made.cap_tokens
+            assert (kept.moments, kept.half_difference) == (made.moments, made.half_difference)

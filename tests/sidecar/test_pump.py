@@ -6,6 +6,7 @@ import json
 import pytest
 
 from sagesched_sidecar import pump, streams
+from sagesched_sidecar.admission import Visit
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 WORD = b'data: {"choices":[{"index":0,"delta":{"content":"w"},"finish_reason":null}]}\n\n'
@@ -94,3 +95,25 @@ async def test_trouble_while_reading_ends_the_exchange_and_frees_the_place(start
     assert reply.cut
     await until(lambda: sidecar.gate.snapshot().running == 0)
     await until(engine.seen[0].closed.is_set)
+
+
+WHOLE = b'{"choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":2,"completion_tokens":3}}'
+
+
+@pytest.mark.parametrize(
+    ("pieces", "meanwhile"),
+    [
+        ([b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(WHOLE) + WHOLE], 0),
+        ([HEAD + chunk(WORD), chunk(WORD), b"0\r\n\r\n"], 1),
+    ],
+)
+async def test_only_while_more_is_to_come_there_is_time_to_predict(
+    start, client, fakes, monkeypatch, pieces, meanwhile
+):
+    begun, begin = [], Visit.begun
+    monkeypatch.setattr(Visit, "begun", lambda visit: (begun.append(visit), begin(visit)))
+    _, sidecar = await start(lambda seen: fakes.Script(pieces, "close", pause_s=0.02))
+    await client.ask(sidecar, "POST", "/v1/chat/completions", body())
+    await until(lambda: sidecar.gate.snapshot().running == 0)
+    assert len(begun) == meanwhile
+    assert len(sidecar.gate.ranking.predictor.window) == 1, "and learnt from either way"
