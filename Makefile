@@ -7,9 +7,9 @@ BIN := .venv/bin
 
 # Tiers of tests that exist, and how each is run; TIERS=all runs every one.
 ALL_TIERS := fast engine
-KNOWN_TIERS := $(ALL_TIERS) cluster
+KNOWN_TIERS := $(ALL_TIERS) qdrant cluster
 TIERS ?= fast
-RUN_fast = $(BIN)/python -m pytest -n auto --maxprocesses=4 -q -m 'not soak and not engine' $(ARGS)
+RUN_fast = $(BIN)/python -m pytest -n auto --maxprocesses=4 -q -m 'not soak and not engine and not qdrant and not cluster' $(ARGS)
 # One process: engines are shared by the tests, and each takes a core.
 RUN_engine = $(BIN)/python scripts/engine_environment.py make && \
   $(BIN)/python -m pytest tests/engine tests/contract -q -m engine --durations=5 $(ARGS) && $(RUN_harness)
@@ -18,10 +18,11 @@ RUN_harness = $(BIN)/python scripts/engine_harness.py -q --durations=3
 # One process: the tests share one control plane.
 RUN_cluster = $(BIN)/python scripts/cluster_binaries.py make && \
   $(BIN)/python -m pytest tests/cluster -q -m cluster --durations=5 $(ARGS)
+RUN_qdrant = $(BIN)/python -m pytest -q -m qdrant --durations=5 $(ARGS)
 CHOSEN := $(if $(filter all,$(TIERS)),$(ALL_TIERS),$(TIERS))
 UNKNOWN := $(filter-out $(KNOWN_TIERS),$(CHOSEN))
 
-.PHONY: help demo test test-engine test-cluster gen lint format bench bench-engine test-soak lock clean test-engine-versions bench-plugin
+.PHONY: help demo test test-engine test-cluster gen lint format bench bench-engine test-soak lock clean test-engine-versions bench-plugin test-qdrant
 
 help: ## what there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 22
@@ -41,6 +42,9 @@ test-cluster: ## the tests against a real Kubernetes control plane, built from G
 
 test-engine-versions: .venv/dev.stamp ## schedulers without a model on every vLLM from 0.29 to the newest on PyPI (20 GB outside this folder, needs uv)
 	@$(BIN)/python scripts/engine_versions.py $(ARGS)
+
+test-qdrant: ## the tests against a real Qdrant server: QDRANT_BINARY, a `qdrant` on PATH, or ../*/tools/qdrant
+	@$(MAKE) --no-print-directory test TIERS=qdrant
 
 gen: .venv/dev.stamp ## the generated files: settings schema and page, the CRD with its page and its copy in the chart, the wire package
 	@$(BIN)/python scripts/generate.py

@@ -86,6 +86,8 @@ def _page() -> str:
         parts.append(TABLE + "".join(_rows(section.type, section.encode_name)))
     parts.append(f"### Each of scheduling.classes\n{inspect.getdoc(settings.PriorityClass)}\n")
     parts.append(TABLE + "".join(_rows(settings.PriorityClass)))
+    parts.append(f"### history.server\n{inspect.getdoc(settings.HistoryServer)}\n")
+    parts.append(TABLE + "".join(_rows(settings.HistoryServer)))
     for kind in (revisions.Revisions, revisions.Candidate):
         parts.append(f"### {kind.__name__}\n{inspect.getdoc(kind)}\n")
         parts.append(TABLE + "".join(_rows(kind)))

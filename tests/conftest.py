@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import real_engine
+import real_qdrant
 from hypothesis import settings
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
@@ -43,3 +45,35 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[real_engine.En
     running = real_engine.Engines(found, tmp_path_factory.mktemp("engines"))
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def qdrant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[real_qdrant.Qdrant]:
+    """A real Qdrant server of the session's own; that of QDRANT_URL where it is set."""
+    found = real_qdrant.binary()
+    if found is None:
+        pytest.skip(real_qdrant.MISSING)
+    server = real_qdrant.Qdrant(found, tmp_path_factory.mktemp("qdrant"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def collections(qdrant: real_qdrant.Qdrant) -> Iterator[real_qdrant.Collections]:
+    """Collections of the test's own."""
+    made = real_qdrant.Collections(qdrant.url)
+    yield made
+    made.delete()
+
+
+@pytest.fixture
+def own_qdrant(tmp_path: Path) -> Iterator[real_qdrant.Qdrant]:
+    """A server of the test's own, which it may kill and start again."""
+    found = real_qdrant.binary()
+    if found is None:
+        pytest.skip(real_qdrant.MISSING)
+    server = real_qdrant.Qdrant(found, tmp_path)
+    server.start()
+    yield server
+    server.kill()

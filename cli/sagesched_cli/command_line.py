@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import NamedTuple, NoReturn
 
-from sagesched_cli import completion, explain, queue, settings, top
+from sagesched_cli import completion, explain, history, queue, settings, top
 from sagesched_cli.exits import EPILOG, USAGE
 
 Main = Callable[[Sequence[str]], int]
@@ -92,6 +92,12 @@ COMMANDS: dict[str, Command] = {
     "top": Command("one or more sidecars side by side, live", top.DESCRIPTION, top.add_arguments, top.run),
     "settings": Command(
         "check settings files, and tell what two differ in", settings.DESCRIPTION, settings.add_arguments, settings.run
+    ),
+    "history": Command(
+        "the stored history: status, init, import, export, prune, delete-tenant, migrate",
+        history.DESCRIPTION,
+        history.add_arguments,
+        history.run,
     ),
     "completion": Command(
         "a completion script for a shell", completion.DESCRIPTION, completion.add_arguments, completion.run

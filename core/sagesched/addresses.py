@@ -17,12 +17,20 @@ class Address(NamedTuple):
     @property
     def is_private(self) -> bool:
         """Whether nobody outside the machine can reach it."""
-        return self.path is not None or self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        return self.path is not None or is_loopback(self.host)
 
     def __str__(self) -> str:
         if self.path is not None:
             return f"unix:{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether that host is this machine, as far as its name or IP address says."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def parse_address(text: str) -> Address:

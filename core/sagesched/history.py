@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from sagesched.lengths import BoolArray, FloatArray
 from sagesched.request import Features
+from sagesched.retention import Retention
 
 Vector = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.intp]
@@ -64,7 +65,8 @@ def is_plain(features: Features) -> bool:
 
 
 class HistoryWindow:
-    """The last `capacity` records in all, first in first out: a ring of unit embeddings beside columns of facts.
+    """The last `capacity` records in all: unit embeddings beside columns of facts. What gives way to a new record when
+    it is full is retention.py's to say: the oldest, but for each tenant's part.
 
     Search is exact: one matrix-vector product over the rows in use. Memory is `capacity * dimensions * 4` bytes and a
     few words a row. No prompt text comes in.
@@ -87,8 +89,11 @@ class HistoryWindow:
         self._groups: dict[Group, int] = {}
         self._counts: dict[int, int] = {}
         self._efforts: dict[str, int] = {"": 0}
-        self._next = 0
-        self._size = 0
+        self._retention = Retention(capacity)
+
+    @property
+    def _size(self) -> int:
+        return len(self._retention)
 
     def __len__(self) -> int:
         return self._size
@@ -97,6 +102,10 @@ class HistoryWindow:
         """How many records the group has in the window."""
         number = self._groups.get(group)
         return 0 if number is None else self._counts[number]
+
+    def tenants(self) -> set[str]:
+        """Whose records are in the window."""
+        return {group.tenant for group in self._groups}
 
     def rows(self, group: Group) -> Rows:
         """The group's rows, in no order."""
@@ -111,15 +120,19 @@ class HistoryWindow:
         output_tokens: int,
         censored: bool = False,
         features: Features | None = None,
-    ) -> int:
-        """Remember one finished request in place of the oldest record; returns its row.
+    ) -> int | None:
+        """Remember one finished request in place of an older record; returns its row. None: it was left out, because
+        there are so many of the same prompt (retention.py).
 
         `embedding`: (dimensions,) unit float32. Raises ValueError for another shape.
         """
         self._check_shape(embedding)
         features = features or Features()
-        row = self._next
-        if self._size == self.capacity:
+        before = self._size
+        row = self._retention.place(group.tenant, hash((group, embedding.tobytes())))
+        if row is None:
+            return None
+        if row < before:
             self._forget(row)
         self._vectors[:, row] = embedding
         self._group[row] = self._number(group)
@@ -131,22 +144,37 @@ class HistoryWindow:
         self.tools[row] = features.tools
         self.effort[row] = self._remember_effort(features.effort)
         self.plain[row] = is_plain(features)
-        self._next = (row + 1) % self.capacity
-        self._size = min(self._size + 1, self.capacity)
         return row
 
     def resize(self, capacity: int) -> int:
-        """Hold so many records from now on; the oldest beyond that are forgotten: how many."""
-        first = self._next if self._size == self.capacity else 0
-        by_age = (first + np.arange(self._size)) % self.capacity
-        forgotten, kept = np.split(by_age, [max(0, self._size - capacity)])
-        resized = {name: _moved(getattr(self, name), kept, capacity) for name in COLUMNS}  # no memory: nothing changes
-        for row in forgotten:
-            self._forget(int(row))
-        for name, column in resized.items():
+        """Hold so many records from now on; what is too much is forgotten: how many."""
+        return self._rebuild(capacity, self._retention.by_age())
+
+    def forget(self, tenant: str) -> int:
+        """Forget all records of a tenant: how many."""
+        numbers = [number for group, number in self._groups.items() if group.tenant == tenant]
+        of_tenant = np.isin(self._group, numbers)
+        return self._rebuild(self.capacity, [row for row in self._retention.by_age() if not of_tenant[row]])
+
+    def _rebuild(self, capacity: int, by_age: list[int]) -> int:
+        """A window of that size that learnt these rows in that order; how many records it lacks."""
+        retention = Retention(capacity)
+        moved: dict[int, int] = {}
+        groups = {number: group for group, number in self._groups.items()}
+        for row in by_age:
+            group = groups[int(self._group[row])]
+            place = retention.place(group.tenant, hash((group, self._vectors[:, row].tobytes())))
+            if place is not None:
+                moved[place] = row
+        kept = np.array([moved[place] for place in range(len(moved))], dtype=np.intp)
+        rebuilt = {name: _moved(getattr(self, name), kept, capacity) for name in COLUMNS}  # no memory: nothing changes
+        gone = set(range(self._size)) - set(moved.values())
+        for row in gone:
+            self._forget(row)
+        for name, column in rebuilt.items():
             setattr(self, name, column)
-        self.capacity, self._size, self._next = capacity, kept.size, kept.size % capacity
-        return int(forgotten.size)
+        self.capacity, self._retention = capacity, retention
+        return len(gone)
 
     def nearest(self, group: Group, embedding: Vector, count: int, threshold: float) -> Neighbours:
         """The `count` nearest records of the group and all at or above `threshold`, at most twice `count`.

@@ -7,6 +7,8 @@ from sagesched.engine_arguments import proves_mode
 from sagesched.live import differences
 from sagesched.settings import Scheduling, Settings
 
+_NOBODY = "nobody is trusted: gateway.trustedProxies is empty"
+
 
 class Idle(NamedTuple):
     """A field that has no effect, and why."""
@@ -58,6 +60,10 @@ def _store_rows(settings: Settings) -> str | None:
     return "history.store memory keeps nothing on a disk" if settings.history.store == "memory" else None
 
 
+def _share_tenants(settings: Settings) -> str | None:
+    return None if settings.gateway.trusted_proxies or settings.grpc.listen else _NOBODY
+
+
 def _room(settings: Settings) -> str | None:
     mode = settings.engine.mode
     return None if mode == "gate" else f"in mode {mode} the sidecar holds no request back"
@@ -103,7 +109,7 @@ def _trial(settings: Settings) -> str | None:
 
 
 def _tenant_header(settings: Settings) -> str | None:
-    return None if settings.gateway.trusted_proxies else "nobody is trusted: gateway.trustedProxies is empty"
+    return None if settings.gateway.trusted_proxies else _NOBODY
 
 
 def _has_priorities(scheduling: Scheduling) -> bool:
@@ -122,6 +128,7 @@ RULES: dict[str, Callable[[Settings], str | None]] = {
     "preemption.maxPerRequest": _preemption_rule,
     "preemption.watchdogSeconds": _preemption,
     "history.storeRows": _store_rows,
+    "history.shareTenants": _share_tenants,
     "embedding.deadlineSeconds": _deadline,
     "queue.maxRequests": _queue_bounds,
     "queue.maxBytes": _queue_bounds,

@@ -144,10 +144,10 @@ class Predictor:
         own, unnamed = Group(request.model, request.tenant), Group("", request.tenant)
         return own if self.window.count(own) >= min(ENOUGH_RECORDS, self.window.count(unnamed)) else unnamed
 
-    def learn(self, request: Request, embedding: Vector, outcome: Outcome) -> None:
-        """Remember how the request ended."""
+    def learn(self, request: Request, embedding: Vector, outcome: Outcome) -> bool:
+        """Remember how the request ended; whether there was need to (HistoryWindow.append)."""
         prompt_tokens = request.prompt_tokens if outcome.prompt_tokens is None else outcome.prompt_tokens
-        self.window.append(
+        row = self.window.append(
             Group(request.model, request.tenant),
             embedding,
             prompt_tokens=prompt_tokens,
@@ -155,7 +155,16 @@ class Predictor:
             censored=outcome.censored,
             features=request.features,
         )
-        self._learnt += 1
+        self._learnt += row is not None
+        return row is not None
+
+    def forget(self, tenant: str) -> int:
+        """Forget a tenant: how many records."""
+        gone = self.window.forget(tenant)
+        if gone:
+            self._backgrounds.clear()
+            self._everything.clear()
+        return gone
 
     def _near_levels(self, features: Features, near: Neighbours) -> Iterator["_Estimate"]:
         """The levels that need an embedding."""

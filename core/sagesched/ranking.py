@@ -287,8 +287,9 @@ class Ranking:
         if not self._settings.history.learn or embedding is None or outcome.output_tokens <= 0:
             return
         if embedding.shape == (self.predictor.window.dimensions,):
-            self.predictor.learn(request, embedding, outcome)
-            self.learnt(request, embedding, outcome)
+            kept = self.predictor.learn(request, embedding, outcome)
+            if kept:
+                self.learnt(request, embedding, outcome)
 
     def _believe(self, ticket: Ticket) -> Belief:
         """What the ticket's prediction means by the settings of now; what it has generated stays."""

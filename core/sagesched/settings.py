@@ -7,14 +7,16 @@ import hashlib
 import ipaddress
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
-from sagesched.addresses import parse_address
+from sagesched.addresses import is_loopback, parse_address
 from sagesched.engine_arguments import EngineFacts, problem_of_mode, read_arguments
 
 PolicyName = Literal["fcfs", "sjf", "mean", "gittins", "sagesched"]
+StoreName = Literal["memory", "embedded", "server"]
 ModeName = Literal["gate", "priority", "engine", "shadow"]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -88,26 +90,59 @@ class Preemption(Section, frozen=True):
     """After so long without progress, or with more preemptions than completions, it is first come, first served."""
 
 
+class HistoryServer(Section, frozen=True):
+    """A Qdrant server that many sidecars share; its collection is made by `sagesched history init`."""
+
+    url: Annotated[str, Meta(pattern=r"^https?://[^/@?#\s]+/?$", max_length=2048)]
+    """Of its REST API, as https://qdrant.example:6333."""
+    collection_prefix: Name = "sagesched"
+    """How its collections' names begin; one for each embedder follows."""
+    api_key_file: str | None = None
+    """File that holds its API key, read anew when the server refuses it. Only over https, or to this machine."""
+    ca_file: str | None = None
+    """PEM certificates that the server's is believed by; the system's when absent."""
+    timeout_seconds: Annotated[float, Meta(ge=0.1, le=60)] = 5.0
+    """How long one call may take; nothing that serves waits for it."""
+    pull_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 2.0
+    """How often what the others learnt is read."""
+
+
 class History(Section, frozen=True):
     """What is remembered of finished requests. Never prompt text."""
 
     window_rows: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
-    """Records remembered, of all models and tenants together; the oldest goes first."""
+    """Records remembered, of all models and tenants together; the oldest goes first, but half of the window is divided
+    among the tenants (docs/history.md)."""
     learn: bool = True
     """False keeps the window as it was loaded."""
     seed_file: str | None = None
     """JSONL of earlier traffic, read at start: prompt, output_tokens; also prompt_tokens, censored, model."""
-    store: Literal["memory", "embedded"] = "memory"
-    """Where history outlives the process: nowhere, or on this machine's disk (docs/history.md)."""
+    store: StoreName = "memory"
+    """Where history outlives the process: nowhere, on this machine's disk, or on a Qdrant server that others share
+    (docs/history.md)."""
     path: Annotated[str, Meta(min_length=1)] | None = None
     """Folder of the embedded store; only for that kind. One process at a time has it."""
     store_rows: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
-    """Records kept on the disk, of one embedder; ten times windowRows when absent. The oldest goes first."""
+    """Records kept in the store, of one embedder; ten times windowRows when absent, a hundred times on a server. The
+    oldest go first, of the tenants with the most."""
+    server: HistoryServer | None = None
+    """The Qdrant server; only for that kind."""
+    tenant: Annotated[str, Meta(max_length=128, pattern=r"^[!-~]*$")] = ""
+    """The tenant of what is served here, such as the namespace. Tenants that clients name are named within it."""
+    share_tenants: bool = False
+    """Whether the tenants that clients name here have one history together."""
 
     @property
     def kept_rows(self) -> int:
-        """Records kept on the disk."""
-        return 10 * self.window_rows if self.store_rows is None else self.store_rows
+        """Records kept in the store."""
+        times = 100 if self.store == "server" else 10
+        return times * self.window_rows if self.store_rows is None else self.store_rows
+
+    def tenant_of(self, named: str) -> str:
+        """Whose history a request uses, whose client was believed to be that tenant (empty: none was named)."""
+        if self.share_tenants or not named:
+            return self.tenant
+        return f"{self.tenant}/{named}" if self.tenant else named
 
 
 class Embedding(Section, frozen=True):
@@ -249,10 +284,27 @@ def _history_path(settings: Settings) -> str | None:
     history = settings.history
     if history.store == "embedded" and history.path is None:
         return "history.path: required when history.store is embedded"
-    if history.store == "memory" and history.path is not None:
-        return "history.path: has no effect when history.store is memory; remove it, or set history.store to embedded"
+    if history.store != "embedded" and history.path is not None:
+        return (
+            f"history.path: has no effect when history.store is {history.store}; "
+            "remove it, or set history.store to embedded"
+        )
     if history.store_rows is not None and history.store_rows < history.window_rows:
         return "history.storeRows: must not be below history.windowRows, or the window could not be filled at a start"
+    return None
+
+
+def _history_server(settings: Settings) -> str | None:
+    kind, server = settings.history.store, settings.history.server
+    if server is None:
+        return "history.server: required when history.store is server" if kind == "server" else None
+    if kind != "server":
+        return f"history.server: has no effect when history.store is {kind}; remove it, or set history.store to server"
+    url = urlsplit(server.url)
+    if server.api_key_file and url.scheme == "http" and not is_loopback(url.hostname or ""):
+        return "history.server.url: an API key goes over https only; use https://, or remove history.server.apiKeyFile"
+    if server.ca_file and url.scheme == "http":
+        return "history.server.caFile: has no effect over http; remove it, or use https://"
     return None
 
 
@@ -322,6 +374,7 @@ def _mode_of_engine(settings: Settings) -> str | None:
 CHECKS: tuple[Callable[[Settings], str | None], ...] = (
     _embedding_model,
     _history_path,
+    _history_server,
     _one_api_key,
     _starvation_before_age,
     _body_fits_queue,

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,14 +16,20 @@ from sagesched.history import Vector
 from sagesched.ranking import Ranking
 from sagesched.request import Outcome, Request
 from sagesched.settings import History, SettingsError
+from sagesched_sidecar.history_follower import HistoryFollower, learnable
 from sagesched_sidecar.history_metrics import HistoryMetrics
 from sagesched_sidecar.history_writer import HistoryWriter
 from sagesched_store.apart import StoreApart
+from sagesched_store.place import FolderPlace, Place, ServerPlace
 from sagesched_store.protocol import Store, StoreError
 from sagesched_store.record import Record, Space, record_of
 
 if TYPE_CHECKING:
     from sagesched.embed import Embedder
+
+LINGER_SECONDS = 0.5
+"""How long a record waits for others to go to a server with it."""
+SERVER_RETRY_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -39,16 +45,20 @@ class DurableHistory:
         *,
         open_store: Callable[[], Store] | None = None,
         wall_clock: Callable[[], float] = time.time,
+        models: tuple[str, ...] = (),
     ) -> None:
-        """`open_store` stands in for what the settings name."""
+        """`open_store` stands in for what the settings name; `models`: those whose history is loaded, all where none
+        are named."""
         self._history = history
+        self._models = models
         self._embedder = embedder.name
         self._wall_clock = wall_clock
         self._metrics = HistoryMetrics(registry)
         space = Space(embedder.name, embedder.dimensions)
-        if open_store is None and history.path is not None:
-            open_store = partial(StoreApart, Path(history.path), space, history.kept_rows)
-        self._writer = None if open_store is None else HistoryWriter(open_store, self._metrics)
+        place = place_of(history)
+        if open_store is None and place is not None:
+            open_store = partial(StoreApart, place, space, history.kept_rows)
+        self._writer = None if open_store is None else _writer(history, open_store, self._metrics)
 
     @asynccontextmanager
     async def loaded_into(self, ranking: Ranking) -> AsyncIterator[None]:
@@ -57,19 +67,31 @@ class DurableHistory:
         if self._writer is None:
             yield
             return
-        begun_s = time.perf_counter()
+        server = self._history.server
+        begun_s, begun_at_s = time.perf_counter(), self._wall_clock()
+        following: asyncio.Task[None] | None = None
         try:
             records = await self._opened(self._writer)
             for record in records:
-                ranking.learn(*_learnable(record))
+                ranking.learn(*learnable(record))
             _log.info("history loaded", extra={"rows": len(records), "seconds": time.perf_counter() - begun_s})
+            if server is not None:
+                follower = HistoryFollower(self._writer, ranking, self._metrics, begun_at_s, loaded=not self.trouble)
+                following = asyncio.create_task(follower.run(server.pull_seconds, self._models))
             yield
         finally:
+            if following is not None:
+                following.cancel()
             await self._writer.close()
+
+    @property
+    def trouble(self) -> str:
+        """Why the store is not written to; empty where it is, or where there is none."""
+        return self._writer.trouble if self._writer is not None else ""
 
     async def _opened(self, writer: HistoryWriter) -> list[Record]:
         try:
-            return await writer.open(self._history.window_rows)
+            return await writer.open(self._history.window_rows, self._models)
         except StoreError as error:
             raise SettingsError(f"history.path: cannot be written to: {error}") from None
 
@@ -92,7 +114,8 @@ class DurableHistory:
         """For people."""
         facts: dict[str, Any] = {"store": self._history.store}
         if self._writer is not None:
-            facts |= {"path": self._history.path, "rows": self._history.kept_rows, "trouble": self._writer.trouble}
+            where = self._history.server.url if self._history.server else self._history.path
+            facts |= {"path": where, "rows": self._history.kept_rows, "trouble": self.trouble}
         return facts
 
 
@@ -107,13 +130,25 @@ class _Written(NamedTuple):
             yield from self.writer.durable(self.fate).__await__()
 
 
-def _learnable(record: Record) -> tuple[Request, Vector, Outcome]:
-    request = Request(
-        id=record.request,
-        model=record.model,
-        tenant=record.tenant,
-        prompt_tokens=record.prompt_tokens,
-        features=record.features,
+def place_of(history: History) -> Place | None:
+    """Where the settings want the store; None for memory."""
+    if history.path is not None:
+        return FolderPlace(history.path)
+    server = history.server
+    if server is None:
+        return None
+    return ServerPlace(
+        url=server.url,
+        prefix=server.collection_prefix,
+        api_key_file=server.api_key_file,
+        ca_file=server.ca_file,
+        timeout_s=server.timeout_seconds,
+        writer=secrets.token_hex(8),
     )
-    vector = np.frombuffer(record.embedding, dtype="<f4").astype(np.float32)
-    return request, vector, Outcome(output_tokens=record.output_tokens, censored=record.censored)
+
+
+def _writer(history: History, open_store: Callable[[], Store], metrics: HistoryMetrics) -> HistoryWriter:
+    """On a server others share the room: records go together, and one that is away is waited for."""
+    if history.store != "server":
+        return HistoryWriter(open_store, metrics)
+    return HistoryWriter(open_store, metrics, linger_s=LINGER_SECONDS, retry_s=SERVER_RETRY_SECONDS)

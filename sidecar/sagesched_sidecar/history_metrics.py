@@ -9,12 +9,12 @@ class HistoryMetrics:
     """Reasons are the few words of a StoreError and of a writer."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.writes = Counter("sagesched_history_writes_total", "Records on the disk", registry=registry)
+        self.writes = Counter("sagesched_history_writes_total", "Records in the store", registry=registry)
         self.dropped = Counter(
             "sagesched_history_write_dropped_total", "Records that the store did not get", ["reason"], registry=registry
         )
         self.seconds = Histogram(
-            "sagesched_history_write_seconds", "A batch, until it was on the disk", buckets=_SECONDS, registry=registry
+            "sagesched_history_write_seconds", "A batch, until it was in the store", buckets=_SECONDS, registry=registry
         )
         self.failures = Counter(
             "sagesched_history_store_failures_total", "Times the store failed", ["reason"], registry=registry
@@ -22,4 +22,15 @@ class HistoryMetrics:
         self.loaded = Gauge("sagesched_history_loaded_rows", "Records read from the store at start", registry=registry)
         self.damaged = Gauge(
             "sagesched_history_damaged_records", "Records of the store that could not be read", registry=registry
+        )
+        self.pulled = Counter(
+            "sagesched_history_pulled_total", "Records of others that the window learnt", registry=registry
+        )
+        self.skipped = Counter(
+            "sagesched_history_pull_skipped_total",
+            "Records of others that were too many to be learnt all",
+            registry=registry,
+        )
+        self.pulled_at = Gauge(
+            "sagesched_history_pulled_timestamp_seconds", "When what others learnt was last read", registry=registry
         )

@@ -1,6 +1,7 @@
 """Writes what the window learns to the store, off the event loop: put, batch, append, tell whoever waits.
 
-It fails open: a store that fails costs its records, counted, and no request. It is tried again later.
+It fails open: a store that fails costs records, counted, and no request. A server that is away for a while costs those
+that the queue does not hold: the rest is written once it is back.
 """
 
 import asyncio
@@ -10,24 +11,26 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sagesched_sidecar.history_metrics import HistoryMetrics
+from sagesched_sidecar.store_line import LIVES_ON, StoreLine
+from sagesched_store.loading import newest_window
 from sagesched_store.protocol import Store, StoreError
 from sagesched_store.record import Record
 
+_T = TypeVar("_T")
 MAX_WAITING = 4096
 MAX_BATCH = 256
 RETRY_SECONDS = 10.0
-"""After a failure that took the store with it, until it is opened again."""
+"""After a failure that the next call would repeat, until the store is tried again."""
 CLOSE_SECONDS = 10.0
-_STORE_LIVES_ON = ("disk-full", "unwritable")
 
 _log = logging.getLogger(__name__)
 
 
 class NotStoredError(Exception):
-    """A record did not get to the disk; `reason` says why in a word."""
+    """A record did not get to the store, or not yet; `reason` says why in a word."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"not stored: {reason}")
@@ -39,11 +42,22 @@ class _Item(NamedTuple):
 
     record: Record
     fate: "asyncio.Future[str]"
-    """Why it was not written; empty once it is on the disk. A value, as nobody needs to ask."""
+    """Why it was not written; empty once it is. A value, as nobody needs to ask."""
+    put_s: float
+
+
+class _Ask(NamedTuple):
+    """A call that somebody waits for."""
+
+    call: Callable[[Store], Any]
+    answer: "asyncio.Future[Any]"
 
 
 class HistoryWriter:
-    """Its public methods belong to the event loop's thread; `_run` and what it calls, to the writer's own."""
+    """Its public methods belong to the event loop's thread; `_run` and what it calls, to the writer's own.
+
+    `linger_s`: how long a record waits for others to go with it.
+    """
 
     def __init__(
         self,
@@ -52,47 +66,76 @@ class HistoryWriter:
         *,
         max_waiting: int = MAX_WAITING,
         retry_s: float = RETRY_SECONDS,
+        linger_s: float = 0.0,
     ) -> None:
-        self._open_store = open_store
+        self._line = StoreLine(open_store, metrics, retry_s)
         self._metrics = metrics
         self._max_waiting = max_waiting
-        self._retry_s = retry_s
-        self._store: Store | None = None
-        self._retry_at_s = 0.0
-        self.trouble = ""
-        """Why the last batch, or the last opening, failed; empty when it did not."""
+        self._linger_s = linger_s
         self._waiting: deque[_Item] = deque()
+        self._asks: deque[_Ask] = deque()
         self._writing: list[_Item] = []
+        self._held_until_s = 0.0
         self._wake = threading.Condition()
         self._closing = False
         self._last: asyncio.Future[str] | None = None
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
 
-    async def open(self, limit: int) -> list[Record]:
+    @property
+    def trouble(self) -> str:
+        """Why the last call to the store failed; empty when it did not."""
+        return self._line.trouble
+
+    async def open(self, rows: int, models: tuple[str, ...] = ()) -> list[Record]:
         """Open the store and begin to write. Gives its newest records in order of time; none where it has trouble.
 
         Raises StoreError for a folder that cannot be written to, which is the operator's to mend.
         """
-        records = await asyncio.to_thread(self._opened, limit)
         self._thread.start()
+        try:
+            return await self.load(rows, models)
+        except StoreError as error:
+            if error.reason == "unwritable":
+                raise
+            return []
+
+    async def load(self, rows: int, models: tuple[str, ...] = ()) -> list[Record]:
+        """The window as the store has it, in order of time. Raises StoreError."""
+        records, health = await self.ask(lambda store: (newest_window(store, rows, models), store.health))
+        self._metrics.loaded.set(len(records))
+        self._metrics.damaged.set(health.damaged_records)
+        if health.damaged_records or health.set_aside:
+            _log.error("the stored history was damaged; what is readable is kept", extra=health._asdict())
         return records
+
+    async def ask(self, call: Callable[[Store], _T]) -> _T:
+        """What a call to the store gives, made between two batches. Raises StoreError."""
+        answer: asyncio.Future[_T] = self._loop.create_future()
+        with self._wake:
+            if self._closing:
+                raise StoreError("closed", "the store is closed")
+            self._asks.append(_Ask(call, answer))
+            self._wake.notify()
+        return await answer
 
     def put(self, record: Record) -> "asyncio.Future[str]":
         """Have it written; what `durable` takes. Never waits and never raises: what is too much is dropped."""
-        item = _Item(record, self._loop.create_future())
+        item = _Item(record, self._loop.create_future(), time.monotonic())
         self._last = item.fate
         with self._wake:
             full = self._closing or len(self._waiting) >= self._max_waiting
             if not full:
                 self._waiting.append(item)
-                self._wake.notify()
+                if len(self._waiting) in (1, MAX_BATCH):
+                    self._wake.notify()
         if full:
-            self._tell([item], "closed" if self._closing else "queue-full")
+            self._end([item], "closed" if self._closing else "queue-full")
         return item.fate
 
     async def durable(self, fate: "asyncio.Future[str]") -> None:
-        """Returns once the record of that fate outlives the process. Raises NotStoredError when it will not."""
+        """Returns once the record of that fate outlives the process. Raises NotStoredError when it will not, or when it
+        could not be written at the first try."""
         reason = await asyncio.shield(fate)
         if reason:
             raise NotStoredError(reason)
@@ -113,89 +156,88 @@ class HistoryWriter:
             self._wake.notify()
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
-        self._tell([*self._writing, *self._waiting], "closed")
-
-    def _opened(self, limit: int) -> list[Record]:
-        try:
-            store = self._store = self._open_store()
-            records = store.newest(limit)
-        except StoreError as error:
-            if error.reason == "unwritable":
-                raise
-            self._failed(error)
-            return []
-        health = store.health
-        self._metrics.loaded.set(len(records))
-        self._metrics.damaged.set(health.damaged_records)
-        if health.damaged_records or health.set_aside:
-            _log.error("the history on disk was damaged; what is readable is kept", extra=health._asdict())
-        return records
+        self._end([*self._writing, *self._waiting], "closed")
 
     def _run(self) -> None:
-        while self._take_batch():
-            batch = self._writing
-            reason = self._written([item.record for item in batch])
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
-                self._loop.call_soon_threadsafe(self._tell, batch, reason)
-        if self._store is not None:
-            with contextlib.suppress(StoreError):
-                self._store.close()
+        while (work := self._next()) is not None:
+            if isinstance(work, _Ask):
+                self._answer(work)
+            else:
+                self._write(work)
+                self._writing = []
+        self._line.close()
 
-    def _take_batch(self) -> bool:
-        """Waits for records; False when it is time to end."""
+    def _next(self) -> "_Ask | list[_Item] | None":
+        """Waits for what is to be done; None when it is time to end."""
         with self._wake:
-            self._wake.wait_for(lambda: self._waiting or self._closing)
-            self._writing = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
-            return bool(self._writing)
+            while True:
+                if self._asks:
+                    return self._asks.popleft()
+                wait_s = self._wait_s()
+                if self._waiting and wait_s <= 0:
+                    self._writing = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
+                    return self._writing
+                if self._closing:
+                    return None
+                self._wake.wait(wait_s if self._waiting else None)
 
-    def _written(self, records: list[Record]) -> str:
-        """Why they were not written; empty when they were."""
-        store = self._store or self._reopened()
-        if store is None:
-            return self.trouble
+    def _wait_s(self) -> float:
+        """How long what waits is to wait on."""
+        if self._closing or not self._waiting:
+            return 0.0
+        full = len(self._waiting) >= MAX_BATCH
+        ready_s = 0.0 if full else self._waiting[0].put_s + self._linger_s
+        return max(ready_s, self._held_until_s) - time.monotonic()
+
+    def _write(self, batch: list[_Item]) -> None:
         begun_s = time.perf_counter()
         try:
-            store.append(records)
+            self._line.call(lambda store: store.append([item.record for item in batch]))
         except StoreError as error:
-            self._failed(error)
-            return error.reason
+            if error.reason in LIVES_ON and self._line.is_open and not self._closing:
+                self._hold(batch, error.reason)
+            else:
+                self._later(self._end, batch, error.reason)
         except Exception as error:  # whatever a store trips over, the next batch is tried
             _log.exception("records were not written", extra={"problem": type(error).__name__})
-            return "error"
-        self.trouble = ""
-        self._metrics.seconds.observe(time.perf_counter() - begun_s)
-        self._metrics.writes.inc(len(records))
-        return ""
+            self._later(self._end, batch, "error")
+        else:
+            self._metrics.seconds.observe(time.perf_counter() - begun_s)
+            self._metrics.writes.inc(len(batch))
+            self._later(self._end, batch, "")
 
-    def _reopened(self) -> Store | None:
-        if time.monotonic() < self._retry_at_s:
-            return None
+    def _hold(self, batch: list[_Item], reason: str) -> None:
+        """The store is away: these wait for it, and whoever waits for them need not."""
+        with self._wake:
+            self._waiting.extendleft(reversed(batch))
+            self._held_until_s = self._line.retry_at_s
+        self._later(_tell, batch, reason)
+
+    def _answer(self, ask: _Ask) -> None:
         try:
-            self._store = self._open_store()
-        except StoreError as error:
-            self._failed(error)
-            return None
-        self.trouble = ""
-        return self._store
+            result = self._line.call(ask.call)
+        except Exception as error:
+            self._later(_set, ask.answer.set_exception, ask.answer, error)
+        else:
+            self._later(_set, ask.answer.set_result, ask.answer, result)
 
-    def _failed(self, error: StoreError) -> None:
-        """Count it, say it once, and give up the store unless it can go on."""
-        if error.reason != self.trouble:
-            _log.error("history is not written to the disk", extra={"reason": error.reason, "problem": str(error)})
-        self.trouble = error.reason
-        self._metrics.failures.labels(error.reason).inc()
-        if error.reason in _STORE_LIVES_ON and self._store is not None:
-            return
-        self._retry_at_s = time.monotonic() + self._retry_s
-        store, self._store = self._store, None
-        if store is not None:
-            with contextlib.suppress(StoreError):
-                store.close()
+    def _later(self, call: Callable[..., None], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
+            self._loop.call_soon_threadsafe(call, *arguments)
 
-    def _tell(self, items: list[_Item], reason: str) -> None:
-        """Their fate is known, if it was not before."""
-        untold = [item for item in items if not item.fate.done()]
-        if reason and untold:
-            self._metrics.dropped.labels(reason).inc(len(untold))
-        for item in untold:
+    def _end(self, items: list[_Item], reason: str) -> None:
+        """Their fate is known, and does not change any more."""
+        if reason and items:
+            self._metrics.dropped.labels(reason).inc(len(items))
+        _tell(items, reason)
+
+
+def _tell(items: list[_Item], reason: str) -> None:
+    for item in items:
+        if not item.fate.done():
             item.fate.set_result(reason)
+
+
+def _set(setter: Callable[[Any], None], answer: "asyncio.Future[Any]", value: object) -> None:
+    if not answer.done():  # whoever asked may be gone
+        setter(value)

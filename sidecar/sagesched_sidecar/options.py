@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn, get_args
 import msgspec
 from yarl import URL
 
-from sagesched.settings import ModeName, PolicyName, Settings, SettingsError
+from sagesched.settings import ModeName, PolicyName, Settings, SettingsError, StoreName
 from sagesched_sidecar.live import POLL_SECONDS
 from sagesched_sidecar.logs import LEVELS
 from sagesched_sidecar.settings_file import Loaded, Source
@@ -34,7 +34,7 @@ _OVERRIDES = {
         "scheduling", "maxWaitSeconds", "after so long a request goes next", {"type": float, "metavar": "SECONDS"}
     ),
     "seed_history": _Override("history", "seedFile", "JSONL of earlier traffic, learnt at start", {"metavar": "FILE"}),
-    "history_store": _Override("history", "store", "keeps history over restarts", {"choices": ("memory", "embedded")}),
+    "history_store": _Override("history", "store", "keeps history over restarts", {"choices": get_args(StoreName)}),
     "history_path": _Override("history", "path", "folder of the embedded store", {"metavar": "DIR"}),
     "mode": _Override("engine", "mode", "who holds the order", {"choices": get_args(ModeName)}),
     "engine_arguments": _Override(

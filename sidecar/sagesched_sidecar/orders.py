@@ -108,7 +108,7 @@ class OrderDesk:
         request = Request(
             id=self._id_for(wanted_id),
             model=ask.model if ask else "",
-            tenant=tenant,
+            tenant=self._live.now.settings.history.tenant_of(tenant),
             prompt_tokens=self._prompt_tokens(ask) if ask else 0,
             arrival_s=arrival_s,
             class_name=chosen.name,
@@ -124,7 +124,7 @@ class OrderDesk:
         return Request(
             id=request_id or uuid.uuid4().hex,
             model=ask.model,
-            tenant=tenant,
+            tenant=self._live.now.settings.history.tenant_of(tenant),
             prompt_tokens=self._prompt_tokens(ask),
             arrival_s=arrival_s,
             features=_features(ask),

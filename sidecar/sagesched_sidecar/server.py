@@ -15,7 +15,7 @@ from aiohttp import web
 
 from sagesched.gittins import Stopping
 from sagesched.ranking import Ranking
-from sagesched.settings import ModeName
+from sagesched.settings import ModeName, Settings
 from sagesched_sidecar.admin import Admin
 from sagesched_sidecar.admission import Admission
 from sagesched_sidecar.calibration import CalibrationCollector
@@ -82,7 +82,8 @@ async def running(options: Options, embedder: "Embedder") -> AsyncIterator[Sidec
     telemetry, records, clock = Telemetry(), Records(), time.monotonic
     live = LiveSettings(options.source, options.loaded or Loaded.without_file(settings))
     ranking = Ranking(settings, stopping=Stopping.NEVER, dimensions=embedder.dimensions)
-    history = DurableHistory(settings.history, embedder, telemetry.registry)
+    models = _models_of(settings)
+    history = DurableHistory(settings.history, embedder, telemetry.registry, models=models)
     if settings.history.seed_file is not None:
         learn_from_file(Path(settings.history.seed_file), ranking, embedder)
     gate = Gate(ranking, settings.queue, settings.engine, clock=clock, observer=telemetry)
@@ -159,6 +160,12 @@ async def _rpc_door(
     tls = read_tls(settings)
     async with open_door(settings, tls, handlers, ready=admin.ready, last_words_s=LAST_WORDS_SECONDS) as door:
         yield door
+
+
+def _models_of(settings: Settings) -> tuple[str, ...]:
+    """The models whose history is of use here, the unnamed among them; none where that is not known."""
+    names = settings.engine.facts.served_models
+    return (names[0], "") if names else ()
 
 
 def _serve_by(mode: Mode, gate: Gate, modes: ModeMetrics) -> None:

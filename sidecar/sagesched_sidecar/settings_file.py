@@ -114,5 +114,13 @@ def _check_seed(settings: Settings) -> None:
 
 
 def _check_store(settings: Settings) -> None:
-    if settings.history.store == "embedded" and find_spec("qdrant_edge") is None:
-        raise SettingsError("history.store: embedded needs qdrant-edge-py; run `pip install 'sagesched[store]'`")
+    history = settings.history
+    needed = {"embedded": ("qdrant_edge", "qdrant-edge-py"), "server": ("qdrant_client", "qdrant-client")}
+    if history.store != "memory" and find_spec(needed[history.store][0]) is None:
+        package = needed[history.store][1]
+        raise SettingsError(f"history.store: {history.store} needs {package}; run `pip install 'sagesched[store]'`")
+    if history.server is None:
+        return
+    for field, file in (("apiKeyFile", history.server.api_key_file), ("caFile", history.server.ca_file)):
+        if file and not (os.path.isfile(file) and os.access(file, os.R_OK)):
+            raise SettingsError(f"history.server.{field}: {file} is no file that can be read")

@@ -1,4 +1,4 @@
-"""`python -m sagesched_store OPENING`: keeps one embedded store for the process at the other end of its pipes.
+"""`python -m sagesched_store OPENING`: keeps one store for the process at the other end of its pipes.
 
 It ends when that process does. Signals meant for the host's group are the host's to heed.
 """
@@ -7,11 +7,9 @@ import os
 import signal
 import sys
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
-from sagesched_store.embedded import EmbeddedStore
 from sagesched_store.messages import (
     ASK,
     Answer,
@@ -19,17 +17,25 @@ from sagesched_store.messages import (
     Ask,
     Close,
     Count,
+    DeleteBefore,
     DeleteTenant,
     Failed,
     HowMany,
+    Look,
     Newest,
     Opening,
+    Paged,
     Ready,
     Records,
+    Seen,
+    Tenants,
+    Turn,
+    Who,
     packed,
     read_message,
 )
-from sagesched_store.protocol import StoreError
+from sagesched_store.place import open_store
+from sagesched_store.protocol import Store, StoreError
 from sagesched_store.record import Space
 
 NICENESS = 5
@@ -44,7 +50,7 @@ def main() -> int:
     os.nice(NICENESS)
     opening = msgspec.json.decode(sys.argv[1], type=Opening)
     try:
-        store = EmbeddedStore(Path(opening.root), Space(opening.embedder, opening.dimensions), opening.rows)
+        store = open_store(opening.place, Space(opening.embedder, opening.dimensions), opening.rows)
     except StoreError as error:
         _send(Failed(error.reason, str(error)))
         return 1
@@ -58,24 +64,32 @@ def main() -> int:
     return 0
 
 
-def _answer(store: EmbeddedStore, ask: Ask) -> Answer:
+def _answer(store: Store, ask: Ask) -> Answer:
     try:
         return _done(store, ask)
     except StoreError as error:
         return Failed(error.reason, str(error))
 
 
-def _done(store: EmbeddedStore, ask: Ask) -> Answer:
+def _done(store: Store, ask: Ask) -> Answer:
     match ask:
         case Append(records):
             store.append(records)
             return Count(len(records))
-        case Newest(limit):
-            return Records(store.newest(limit), store.health)
+        case Newest(limit, tenant, models):
+            return Records(store.newest(limit, tenant, models), store.health)
+        case Look(since_s, limit):
+            return Seen(store.changes(since_s, limit))
+        case Turn(after, limit):
+            return Paged(store.page(after, limit))
+        case Who():
+            return Tenants(store.tenants())
         case HowMany(tenant):
             return Count(store.count(tenant))
         case DeleteTenant(tenant):
             return Count(store.delete_tenant(tenant))
+        case DeleteBefore(finished_s):
+            return Count(store.delete_before(finished_s))
         case Close():
             store.close()
             return Count(0)

@@ -1,7 +1,8 @@
-"""The embedded store in a process of its own, which is how a host that serves requests has it.
+"""A store in a process of its own, which is how a host that serves requests has it.
 
 Qdrant Edge holds Python's lock during its calls (a flush took 70 to 190 ms, a vacuum 700 ms), and it writes through
-memory maps, on which a full or broken disk ends the process. Both would be the host's trouble; here they are not.
+memory maps, on which a full or broken disk ends the process. A client of a Qdrant server takes 100 MB, and its JSON the
+host's time. All would be the host's trouble; here they are not.
 """
 
 import os
@@ -9,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -21,18 +21,26 @@ from sagesched_store.messages import (
     Ask,
     Close,
     Count,
+    DeleteBefore,
     DeleteTenant,
     Failed,
     HowMany,
+    Look,
     Newest,
     Opening,
+    Paged,
     Ready,
     Records,
+    Seen,
+    Tenants,
+    Turn,
+    Who,
     packed,
     read_message,
     reader_until,
 )
-from sagesched_store.protocol import Health, StoreError, check_space
+from sagesched_store.place import Place
+from sagesched_store.protocol import Changes, Health, Page, StoreError, check_space
 from sagesched_store.record import Record, Space
 
 _T = TypeVar("_T", bound=Answer)
@@ -48,9 +56,9 @@ class StoreApart:
     Requests to the other process wait without Python's lock.
     """
 
-    def __init__(self, root: Path, space: Space, rows: int) -> None:
+    def __init__(self, place: Place, space: Space, rows: int) -> None:
         self.space = space
-        opening = Opening(str(root), space.embedder, space.dimensions, rows)
+        opening = Opening(place, space.embedder, space.dimensions, rows)
         self.process = subprocess.Popen(  # noqa: S603  our own module, by this interpreter
             [sys.executable, "-m", "sagesched_store", msgspec.json.encode(opening).decode()],
             stdin=subprocess.PIPE,
@@ -68,11 +76,23 @@ class StoreApart:
         check_space(records, self.space)
         self._asked(Append(list(records)), Count)
 
-    def newest(self, limit: int) -> list[Record]:
+    def newest(self, limit: int, tenant: str | None = None, models: Sequence[str] = ()) -> list[Record]:
         """See protocol.Store."""
-        answer = self._asked(Newest(limit), Records, ANSWER_SECONDS + limit / SLOWEST_ROWS_PER_SECOND)
+        answer = self._asked(Newest(limit, tenant, tuple(models)), Records, _reading_s(limit))
         self.health = answer.health
         return answer.records
+
+    def changes(self, since_s: float, limit: int) -> Changes:
+        """See protocol.Store."""
+        return self._asked(Look(since_s, limit), Seen, _reading_s(limit)).changes
+
+    def page(self, after: str | None, limit: int) -> Page:
+        """See protocol.Store."""
+        return self._asked(Turn(after, limit), Paged, _reading_s(limit)).page
+
+    def tenants(self) -> dict[str, int]:
+        """See protocol.Store."""
+        return self._asked(Who(), Tenants).counts
 
     def count(self, tenant: str | None = None) -> int:
         """See protocol.Store."""
@@ -81,6 +101,10 @@ class StoreApart:
     def delete_tenant(self, tenant: str) -> int:
         """See protocol.Store."""
         return self._asked(DeleteTenant(tenant), Count).count
+
+    def delete_before(self, finished_s: float) -> int:
+        """See protocol.Store."""
+        return self._asked(DeleteBefore(finished_s), Count).count
 
     def close(self) -> None:
         """See protocol.Store."""
@@ -134,3 +158,7 @@ class StoreApart:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def _reading_s(rows: int) -> float:
+    return ANSWER_SECONDS + rows / SLOWEST_ROWS_PER_SECOND

@@ -15,7 +15,7 @@ import msgspec
 
 from sagesched_store.folder import Folder
 from sagesched_store.journal import Journal
-from sagesched_store.protocol import Health, StoreError, check_space, excess
+from sagesched_store.protocol import Changes, Health, Page, StoreError, check_space, excess, surplus
 from sagesched_store.record import Record, Space
 from sagesched_store.shard import Shard
 
@@ -41,7 +41,14 @@ class Forgotten(msgspec.Struct, frozen=True, tag="forgotten"):
     tenant: str
 
 
-_ENTRY = msgspec.msgpack.Decoder(Kept | Forgotten)
+class Pruned(msgspec.Struct, frozen=True, tag="pruned"):
+    """Entry of the journal: what finished before was deleted."""
+
+    finished_s: float
+
+
+Change = Kept | Forgotten | Pruned
+_ENTRY = msgspec.msgpack.Decoder(Change)
 
 
 class EmbeddedStore:
@@ -95,12 +102,27 @@ class EmbeddedStore:
         if self._journal.size_bytes >= self._checkpoint_bytes:
             self._checkpoint()
 
-    def newest(self, limit: int) -> list[Record]:
+    def newest(self, limit: int, tenant: str | None = None, models: Sequence[str] = ()) -> list[Record]:
         """See protocol.Store."""
         self._check_open()
-        records, damaged = self._shard.newest(limit) if limit else ([], 0)
+        records, damaged = self._shard.newest(limit, tenant, models) if limit else ([], 0)
         self._damaged = max(self._damaged, damaged)
         return records
+
+    def changes(self, since_s: float, limit: int) -> Changes:
+        """See protocol.Store."""
+        return Changes([], since_s)
+
+    def page(self, after: str | None, limit: int) -> Page:
+        """See protocol.Store."""
+        self._check_open()
+        records, _, following = self._shard.page(after, limit)
+        return Page(records, following)
+
+    def tenants(self) -> dict[str, int]:
+        """See protocol.Store."""
+        self._check_open()
+        return self._shard.tenants()
 
     def count(self, tenant: str | None = None) -> int:
         """See protocol.Store."""
@@ -109,15 +131,11 @@ class EmbeddedStore:
 
     def delete_tenant(self, tenant: str) -> int:
         """See protocol.Store."""
-        self._check_open()
-        had = self._shard.count(tenant)
-        self._write([Forgotten(tenant)])
-        self._shard.delete_tenant(tenant)
-        self._shard.vacuum()
-        shutil.rmtree(self._folder.path / DAMAGED, ignore_errors=True)
-        self._checkpoint()
-        self._at_most = self._shard.count(None)
-        return had
+        return self._delete(Forgotten(tenant))
+
+    def delete_before(self, finished_s: float) -> int:
+        """See protocol.Store."""
+        return self._delete(Pruned(finished_s))
 
     def close(self) -> None:
         """See protocol.Store."""
@@ -131,7 +149,19 @@ class EmbeddedStore:
             self._journal.close()
             self._folder.release()
 
-    def _write(self, entries: Sequence[Kept | Forgotten]) -> None:
+    def _delete(self, change: Forgotten | Pruned) -> int:
+        """In the journal first, so that no crash brings back what was deleted; how many records."""
+        self._check_open()
+        had = self._shard.count(None)
+        self._write([change])
+        self._play(change)
+        self._shard.vacuum()
+        shutil.rmtree(self._folder.path / DAMAGED, ignore_errors=True)
+        self._checkpoint()
+        self._at_most = self._shard.count(None)
+        return had - self._at_most
+
+    def _write(self, entries: Sequence[Change]) -> None:
         try:
             self._journal.append([msgspec.msgpack.encode(entry) for entry in entries])
         except OSError as error:
@@ -145,18 +175,26 @@ class EmbeddedStore:
             if kept:
                 self._shard.upsert([change.record for change in run if isinstance(change, Kept)])
             else:
-                for tenant in (change.tenant for change in run if isinstance(change, Forgotten)):
-                    self._shard.delete_tenant(tenant)
+                for change in run:
+                    self._play(change)
         if self._journal.recovered:
             self._checkpoint()
             self._journal.recovered = []
 
+    def _play(self, deletion: Change) -> None:
+        if isinstance(deletion, Forgotten):
+            self._shard.delete_tenant(deletion.tenant)
+        elif isinstance(deletion, Pruned):
+            self._shard.delete_before(deletion.finished_s)
+
     def _retain(self) -> None:
         self._at_most = self._shard.count(None)
-        over = excess(self._at_most, self._rows)
-        if over:
-            self._shard.delete_oldest(over)
-            self._at_most -= over
+        if not excess(self._at_most, self._rows):
+            return
+        for tenant, count in surplus(self._shard.tenants(), self._rows).items():
+            self._shard.delete_oldest(count, tenant)
+            self._at_most -= count
+        self._shard.vacuum()
 
     def _checkpoint(self) -> None:
         self._shard.flush()
@@ -173,7 +211,7 @@ class EmbeddedStore:
             raise StoreError("closed", f"{self._folder.path}: the store is closed")
 
 
-def _decoded(entry: bytes) -> Kept | Forgotten | None:
+def _decoded(entry: bytes) -> Change | None:
     try:
         return _ENTRY.decode(entry)
     except msgspec.MsgspecError:

@@ -1,9 +1,10 @@
 """A store that ends with its process: what the others must do, without a disk."""
 
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 
-from sagesched_store.protocol import Health, check_space, excess
+from sagesched_store.protocol import Changes, Health, Page, check_space, excess, surplus
 from sagesched_store.record import Record, Space
 
 
@@ -20,14 +21,28 @@ class MemoryStore:
         """See protocol.Store."""
         check_space(records, self.space)
         self._records.update((record.point_id, record) for record in records)
-        over = excess(len(self._records), self._rows)
-        if over:
-            for record in self._in_order()[:over]:
-                del self._records[record.point_id]
+        if excess(len(self._records), self._rows):
+            for tenant, count in surplus(self.tenants(), self._rows).items():
+                for record in self._in_order(tenant)[:count]:
+                    del self._records[record.point_id]
 
-    def newest(self, limit: int) -> list[Record]:
+    def newest(self, limit: int, tenant: str | None = None, models: Sequence[str] = ()) -> list[Record]:
         """See protocol.Store."""
-        return self._in_order()[-limit:] if limit else []
+        chosen = [record for record in self._in_order(tenant) if not models or record.model in models]
+        return chosen[-limit:] if limit else []
+
+    def changes(self, since_s: float, limit: int) -> Changes:
+        """See protocol.Store."""
+        return Changes([], since_s)
+
+    def page(self, after: str | None, limit: int) -> Page:
+        """See protocol.Store."""
+        ids = sorted(key for key in self._records if after is None or key >= uuid.UUID(after))
+        return Page([self._records[key] for key in ids[:limit]], str(ids[limit]) if len(ids) > limit else None)
+
+    def tenants(self) -> dict[str, int]:
+        """See protocol.Store."""
+        return dict(Counter(record.tenant for record in self._records.values()).most_common())
 
     def count(self, tenant: str | None = None) -> int:
         """See protocol.Store."""
@@ -40,8 +55,16 @@ class MemoryStore:
             del self._records[key]
         return len(gone)
 
+    def delete_before(self, finished_s: float) -> int:
+        """See protocol.Store."""
+        gone = [key for key, record in self._records.items() if record.finished_s < finished_s]
+        for key in gone:
+            del self._records[key]
+        return len(gone)
+
     def close(self) -> None:
         """See protocol.Store."""
 
-    def _in_order(self) -> list[Record]:
-        return sorted(self._records.values(), key=lambda record: record.finished_s)
+    def _in_order(self, tenant: str | None = None) -> list[Record]:
+        chosen = [record for record in self._records.values() if tenant is None or record.tenant == tenant]
+        return sorted(chosen, key=lambda record: record.finished_s)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from sagesched_store.protocol import Health, Reason
+from sagesched_store.place import Place
+from sagesched_store.protocol import Changes, Health, Page, Reason
 from sagesched_store.record import Record
 
 _LENGTH = struct.Struct("<I")
@@ -16,7 +17,7 @@ _LENGTH = struct.Struct("<I")
 class Opening(msgspec.Struct, frozen=True):
     """What is to be opened: the command line's one argument."""
 
-    root: str
+    place: Place
     embedder: str
     dimensions: int
     rows: int
@@ -32,6 +33,26 @@ class Newest(msgspec.Struct, frozen=True, tag="newest"):
     """Answered with Records."""
 
     limit: int
+    tenant: str | None = None
+    models: tuple[str, ...] = ()
+
+
+class Look(msgspec.Struct, frozen=True, tag="changes"):
+    """Answered with Seen."""
+
+    since_s: float
+    limit: int
+
+
+class Turn(msgspec.Struct, frozen=True, tag="page"):
+    """Answered with Paged."""
+
+    after: str | None
+    limit: int
+
+
+class Who(msgspec.Struct, frozen=True, tag="tenants"):
+    """Answered with Tenants."""
 
 
 class HowMany(msgspec.Struct, frozen=True, tag="count"):
@@ -44,6 +65,12 @@ class DeleteTenant(msgspec.Struct, frozen=True, tag="delete-tenant"):
     """Answered with Count."""
 
     tenant: str
+
+
+class DeleteBefore(msgspec.Struct, frozen=True, tag="delete-before"):
+    """Answered with Count."""
+
+    finished_s: float
 
 
 class Close(msgspec.Struct, frozen=True, tag="close"):
@@ -69,6 +96,24 @@ class Records(msgspec.Struct, frozen=True, tag="records"):
     health: Health
 
 
+class Seen(msgspec.Struct, frozen=True, tag="seen"):
+    """What others wrote."""
+
+    changes: Changes
+
+
+class Paged(msgspec.Struct, frozen=True, tag="paged"):
+    """A page."""
+
+    page: Page
+
+
+class Tenants(msgspec.Struct, frozen=True, tag="tenants-counted"):
+    """Records by tenant."""
+
+    counts: dict[str, int]
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """A StoreError."""
 
@@ -76,8 +121,8 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     message: str
 
 
-Ask = Append | Newest | HowMany | DeleteTenant | Close
-Answer = Ready | Count | Records | Failed
+Ask = Append | Newest | Look | Turn | Who | HowMany | DeleteTenant | DeleteBefore | Close
+Answer = Ready | Count | Records | Seen | Paged | Tenants | Failed
 ASK = msgspec.msgpack.Decoder(Ask)
 ANSWER = msgspec.msgpack.Decoder(Answer)
 

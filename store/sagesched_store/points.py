@@ -13,6 +13,7 @@ from sagesched_store.record import SCHEMA, Record
 
 FINISHED = "finished_s"
 TENANT = "tenant"
+MODEL = "model"
 _FIELDS = ("model", "tenant", "prompt_tokens", "output_tokens", "censored", "finished_s", "request")
 
 

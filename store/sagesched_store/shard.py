@@ -7,11 +7,12 @@ calls hold Python's lock for as long as they take, up to seconds, which is why a
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
+from uuid import UUID
 
 import qdrant_edge as edge
 
-from sagesched_store.points import FINISHED, TENANT, payload_of, record_from, vector_of
-from sagesched_store.protocol import StoreError
+from sagesched_store.points import FINISHED, MODEL, TENANT, payload_of, record_from, vector_of
+from sagesched_store.protocol import MAX_TENANTS, StoreError
 from sagesched_store.record import Record, Space
 
 _T = TypeVar("_T")
@@ -39,30 +40,48 @@ class Shard:
         points = [edge.Point(record.point_id, vector_of(record), payload_of(record)) for record in records]
         self._update(edge.UpdateOperation.upsert_points(points))
 
-    def newest(self, limit: int) -> tuple[list[Record], int]:
+    def newest(self, limit: int, tenant: str | None, models: Sequence[str]) -> tuple[list[Record], int]:
         """The last `limit` in order of time, and how many more could not be read."""
         order = edge.OrderBy(FINISHED, edge.Direction.Desc)
-        request = edge.ScrollRequest(limit=limit, with_payload=True, with_vector=True, order_by=order)
+        request = edge.ScrollRequest(
+            limit=limit, filter=_of(tenant, models), with_payload=True, with_vector=True, order_by=order
+        )
         found, _ = _guarded(lambda: self._shard.scroll(request))
-        records = [record_from(point.payload, point.vector, self._space.embedder) for point in reversed(found)]
-        readable = [record for record in records if record is not None]
-        return readable, len(records) - len(readable)
+        return self._read(found[::-1])
 
-    def delete_oldest(self, count: int) -> None:
-        """Delete so many from the beginning, and give back the room once there is much of it."""
+    def page(self, after: str | None, limit: int) -> tuple[list[Record], int, str | None]:
+        """A page in the order of ids, how many of it could not be read, and where the next one begins."""
+        offset = None if after is None else UUID(after)
+        request = edge.ScrollRequest(limit=limit, offset=offset, with_payload=True, with_vector=True)
+        found, following = _guarded(lambda: self._shard.scroll(request))
+        return (*self._read(found), None if following is None else str(following))
+
+    def tenants(self) -> dict[str, int]:
+        """Records by tenant."""
+        request = edge.FacetRequest(TENANT, limit=MAX_TENANTS, exact=True)
+        return {str(hit.value): hit.count for hit in _guarded(lambda: self._shard.facet(request)).hits}
+
+    def delete_oldest(self, count: int, tenant: str) -> None:
+        """Delete so many of a tenant's from the beginning."""
         order = edge.OrderBy(FINISHED, edge.Direction.Asc)
-        request = edge.ScrollRequest(limit=count, with_payload=False, with_vector=False, order_by=order)
+        request = edge.ScrollRequest(
+            limit=count, filter=_of(tenant), with_payload=False, with_vector=False, order_by=order
+        )
         found, _ = _guarded(lambda: self._shard.scroll(request))
         self._update(edge.UpdateOperation.delete_points([point.id for point in found]))
-        self.vacuum()
+
+    def delete_before(self, finished_s: float) -> None:
+        """Delete all that finished before."""
+        old = edge.Filter(must=[edge.FieldCondition(FINISHED, range=edge.RangeFloat(lt=finished_s))])
+        self._update(edge.UpdateOperation.delete_points_by_filter(old))
 
     def delete_tenant(self, tenant: str) -> None:
         """Delete all of a tenant's."""
-        self._update(edge.UpdateOperation.delete_points_by_filter(_of(tenant)))
+        self._update(edge.UpdateOperation.delete_points_by_filter(edge.Filter(must=[_is(tenant)])))
 
     def count(self, tenant: str | None) -> int:
         """Records in all, or a tenant's."""
-        chosen = edge.CountRequest(filter=None if tenant is None else _of(tenant))
+        chosen = edge.CountRequest(filter=_of(tenant))
         return _guarded(lambda: self._shard.count(chosen))
 
     def vacuum(self) -> None:
@@ -77,6 +96,11 @@ class Shard:
         """Flush and give the folder back."""
         _guarded(self._shard.close)
 
+    def _read(self, found: Sequence[edge.Record]) -> tuple[list[Record], int]:
+        records = [record_from(point.payload, point.vector, self._space.embedder) for point in found]
+        readable = [record for record in records if record is not None]
+        return readable, len(records) - len(readable)
+
     def _update(self, operation: edge.UpdateOperation) -> None:
         _guarded(lambda: self._shard.update(operation))
 
@@ -87,8 +111,14 @@ def _config(space: Space) -> edge.EdgeConfig:
     return edge.EdgeConfig(vectors=vectors, hnsw_config=_NO_GRAPH, optimizers=_VACUUM, wal_enabled=False)
 
 
-def _of(tenant: str) -> edge.Filter:
-    return edge.Filter(must=[edge.FieldCondition(TENANT, match=edge.MatchValue(tenant))])
+def _of(tenant: str | None, models: Sequence[str] = ()) -> edge.Filter | None:
+    tenants = [] if tenant is None else [_is(tenant)]
+    named = [edge.FieldCondition(MODEL, match=edge.MatchAny(list(models)))] if models else []
+    return edge.Filter(must=[*tenants, *named]) if tenants or named else None
+
+
+def _is(tenant: str) -> edge.FieldCondition:
+    return edge.FieldCondition(TENANT, match=edge.MatchValue(tenant))
 
 
 def _guarded(call: Callable[[], _T]) -> _T:

@@ -74,6 +74,20 @@ def test_the_digest_tells_settings_apart_and_nothing_else(one: dict[str, Any], o
 @pytest.mark.parametrize(
     ("document", "path"),
     [
+        ({"history": {"store": "server"}}, "history.server: required"),
+        ({"history": {"server": {"url": "http://q:6333"}}}, "history.server: has no effect"),
+        ({"history": {"store": "server", "server": {}}}, "history.server"),
+        ({"history": {"store": "server", "server": {"url": "q:6333"}}}, "history.server.url"),
+        ({"history": {"store": "server", "server": {"url": "http://key@q:6333"}}}, "history.server.url"),
+        ({"history": {"store": "server", "path": "/x", "server": {"url": "http://q:6333"}}}, "history.path"),
+        (
+            {"history": {"store": "server", "server": {"url": "http://q:6333", "apiKeyFile": "/k"}}},
+            "history.server.url: an API key",
+        ),
+        (
+            {"history": {"store": "server", "server": {"url": "http://q:6333", "caFile": "/c"}}},
+            "history.server.caFile",
+        ),
         ({"scheduling": {"policy": "lifo"}}, "scheduling.policy"),
         ({"scheduling": {"boost": -0.1}}, "scheduling.boost"),
         ({"scheduling": {"boost": float("nan")}}, "scheduling.boost"),
@@ -152,3 +166,23 @@ def test_the_schema_can_be_written_for_others() -> None:
     _, components = msgspec.json.schema_components([Settings])
     assert {"Settings", "Scheduling", "Queue", "Engine"} <= set(components)
     assert "maxWaitSeconds" in components["Scheduling"]["properties"]
+
+
+@pytest.mark.parametrize(
+    ("tenant", "shared", "named", "whose"),
+    [
+        ("", False, "", ""),
+        ("", False, "t", "t"),
+        ("ns", False, "", "ns"),
+        ("ns", False, "t", "ns/t"),
+        ("ns", True, "t", "ns"),
+        ("", True, "t", ""),
+    ],
+)
+def test_whose_history_a_request_uses(tenant: str, shared: bool, named: str, whose: str) -> None:
+    assert decode({"history": {"tenant": tenant, "shareTenants": shared}}).history.tenant_of(named) == whose
+
+
+def test_a_key_may_go_to_this_machine_without_tls() -> None:
+    for url in ("http://127.0.0.1:6333", "http://localhost:6333", "http://[::1]:6333", "https://q:6333"):
+        decode({"history": {"store": "server", "server": {"url": url, "apiKeyFile": "/k"}}})

@@ -11,15 +11,16 @@ from pathlib import Path
 from store_records import SPACE, record
 
 from sagesched_store.apart import StoreApart
+from sagesched_store.place import FolderPlace
 
 ROWS = 600
 WRITER = """
 import sys
-from pathlib import Path
 from store_records import SPACE, record
 from sagesched_store import embedded
 from sagesched_store.apart import StoreApart
-store = StoreApart(Path(sys.argv[1]), SPACE, int(sys.argv[2]))
+from sagesched_store.place import FolderPlace
+store = StoreApart(FolderPlace(sys.argv[1]), SPACE, int(sys.argv[2]))
 number = int(sys.argv[3])
 print("open", flush=True)
 while True:
@@ -59,7 +60,7 @@ def survive(root: Path, cycles: int, seed: int) -> dict[str, int]:
     acknowledged = written = 0
     for life in range(cycles):
         acknowledged = cycle(root, written, rng)
-        store = StoreApart(root, SPACE, ROWS)
+        store = StoreApart(FolderPlace(str(root)), SPACE, ROWS)
         held = store.newest(10 * ROWS)
         assert store.health == (0, ""), (life, store.health)
         store.close()

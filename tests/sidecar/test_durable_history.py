@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sagesched.request import Outcome, Request
-from sagesched_sidecar.durable_history import _learnable
+from sagesched_sidecar.history_follower import learnable
 from sagesched_sidecar.history_writer import NotStoredError
 from sagesched_store.record import record_of
 
@@ -137,15 +137,15 @@ async def test_the_death_of_the_store_s_process_costs_its_records_and_no_request
     await ask(client, sidecar)
     await sidecar.history.settled()
     writer = sidecar.history._writer
-    writer._store.process.kill()
+    writer._line._store.process.kill()
     assert (await ask(client, sidecar)).status == 200
     with pytest.raises(NotStoredError, match="died"):
         await sidecar.history.settled()
     assert (await status(client, sidecar))["history"]["trouble"] == "died"
-    writer._retry_at_s = 0.0  # ten seconds later
+    writer._line.retry_at_s = 0.0  # ten seconds later
     assert (await ask(client, sidecar)).status == 200
     await sidecar.history.settled()
-    assert writer._store.count() == 2
+    assert writer._line._store.count() == 2
     assert (await status(client, sidecar))["history"]["trouble"] == ""
     assert window_of(sidecar)["tokens"] == [6.0] * 3
 
@@ -195,7 +195,7 @@ def test_vectors_come_back_bit_for_bit():
     vector = np.random.default_rng(3).standard_normal(26).astype(np.float32)
     request = Request(id="r", model="m", tenant="t", prompt_tokens=9)
     record = record_of(request, vector.tobytes(), "letters", Outcome(output_tokens=4, censored=True), 1.0)
-    again, back, outcome = _learnable(record)
+    again, back, outcome = learnable(record)
     assert (back == vector).all()
     assert (again.model, again.tenant, again.prompt_tokens) == ("m", "t", 9)
     assert outcome == Outcome(output_tokens=4, censored=True)

@@ -120,10 +120,50 @@ async def test_a_store_that_fails_is_opened_again_and_what_it_lost_is_told(begin
     assert (writer.trouble, disk.closed) == ("died", 1)
     assert writer.count("write_dropped_total", reason="died") == 2
     disk.failing = ""
-    writer._retry_at_s = 0.0  # ten minutes later
+    writer._line.retry_at_s = 0.0  # ten minutes later
     await writer.record(record(4))
     assert (writer.trouble, disk.opened) == ("", 2)
     assert disk.newest(10) == [record(1), record(4)]
+
+
+async def test_a_server_that_is_away_gets_what_the_queue_holds_once_it_is_back(begin):
+    disk = Disk()
+    writer = await begin(disk, retry_s=1.0, max_waiting=5)
+    disk.failing = "unreachable"
+    fates = [writer.put(record(1))]
+    with pytest.raises(NotStoredError, match="unreachable"):
+        await writer.durable(fates[0])  # who waits is told, and the record goes on waiting
+    fates += [writer.put(record(number)) for number in range(2, 9)]
+    with pytest.raises(NotStoredError, match="queue-full"):
+        await writer.durable(fates[-1])
+    disk.failing = ""
+    async with asyncio.timeout(20):
+        while disk.count() < 5:
+            await asyncio.sleep(0.01)
+    assert disk.newest(10) == [record(number) for number in range(1, 6)]
+    assert writer.count("write_dropped_total", reason="queue-full") == 3
+    assert writer.count("write_dropped_total", reason="unreachable") == 0
+    assert (disk.opened, disk.closed, writer.trouble) == (1, 0, "")
+
+
+async def test_a_server_that_is_away_is_not_asked_at_once_again(begin):
+    disk = Disk()
+    writer = await begin(disk, retry_s=600)
+    disk.failing = "unreachable"
+    for _ in range(20):
+        with pytest.raises(StoreError, match=r"as it was told|a moment ago"):
+            await writer.ask(lambda store: store.append([record(1)]))
+    assert writer.count("store_failures_total", reason="unreachable") == 1
+
+
+async def test_records_wait_for_one_another_where_they_are_to_go_together(begin):
+    disk = Disk()
+    writer = await begin(disk, linger_s=0.2)
+    for number in range(20):
+        writer.put(record(number))
+        await asyncio.sleep(0.001)
+    await writer.settled()
+    assert disk.batches == [20]
 
 
 async def test_it_is_not_opened_again_at_once(begin):

@@ -10,11 +10,12 @@ from store_records import SPACE
 from sagesched_store.apart import StoreApart
 from sagesched_store.embedded import EmbeddedStore
 from sagesched_store.memory import MemoryStore
+from sagesched_store.place import FolderPlace
 
 KINDS = {
     "memory": lambda root, space, rows: MemoryStore(space, rows),
     "embedded": EmbeddedStore,
-    "apart": StoreApart,
+    "apart": lambda root, space, rows: StoreApart(FolderPlace(str(root)), space, rows),
 }
 
 
@@ -27,13 +28,16 @@ def quick_path():
     shutil.rmtree(made)
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*KINDS, pytest.param("server", marks=pytest.mark.qdrant)])
 def open_store(request, tmp_path):
     """`open_store(space=..., rows=...)`; whatever it opened is closed at the end."""
     opened = []
 
     def begin(space=SPACE, rows=100, root: Path = tmp_path):
-        opened.append(KINDS[request.param](root, space, rows))
+        if request.param == "server":
+            opened.append(request.getfixturevalue("collections").store(space, rows))
+        else:
+            opened.append(KINDS[request.param](root, space, rows))
         return opened[-1]
 
     begin.lasts = request.param != "memory"

@@ -11,6 +11,7 @@ from store_records import SPACE, record
 from sagesched_store import apart
 from sagesched_store.apart import StoreApart
 from sagesched_store.embedded import EmbeddedStore
+from sagesched_store.place import FolderPlace
 from sagesched_store.protocol import StoreError
 
 TEN = [record(number) for number in range(10)]
@@ -18,7 +19,7 @@ TEN = [record(number) for number in range(10)]
 
 @pytest.fixture
 def store(tmp_path):
-    made = StoreApart(tmp_path, SPACE, 100)
+    made = StoreApart(FolderPlace(str(tmp_path)), SPACE, 100)
     yield made
     made.close()
 
@@ -29,7 +30,7 @@ def test_the_store_s_own_errors_come_over_with_their_reason(store, tmp_path):
     assert caught.value.reason == "locked"
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError) as caught:
-        StoreApart(tmp_path / "file", SPACE, 100)
+        StoreApart(FolderPlace(str(tmp_path / "file")), SPACE, 100)
     assert caught.value.reason == "unwritable"
 
 
@@ -40,7 +41,7 @@ def test_its_process_s_death_is_an_error_and_no_record_is_lost(store, tmp_path):
         with pytest.raises(StoreError) as caught:
             call()
         assert caught.value.reason in ("died", "closed")
-    again = StoreApart(tmp_path, SPACE, 100)
+    again = StoreApart(FolderPlace(str(tmp_path)), SPACE, 100)
     assert again.newest(100) == TEN
     again.close()
 
@@ -67,7 +68,7 @@ def test_it_ends_when_its_host_is_gone(store, tmp_path):
     store.append(TEN)
     store.process.stdin.close()  # as the kernel does for a host that is killed
     assert store.process.wait(timeout=20) == 0
-    again = StoreApart(tmp_path, SPACE, 100)
+    again = StoreApart(FolderPlace(str(tmp_path)), SPACE, 100)
     assert again.newest(100) == TEN
     again.close()
 
@@ -88,7 +89,7 @@ def test_this_process_runs_on_while_the_store_works(store):
 def test_nothing_of_the_pipes_is_left_open(tmp_path):
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        one = StoreApart(tmp_path, SPACE, 100)
+        one = StoreApart(FolderPlace(str(tmp_path)), SPACE, 100)
         one.append(TEN)
         one.close()
     assert len(os.listdir("/proc/self/fd")) == before

@@ -67,6 +67,56 @@ def test_a_deleted_tenant_is_gone_and_nobody_else(open_store):
     assert store.count("a") == 1
 
 
+def test_what_finished_before_is_deleted_and_nothing_else(open_store):
+    store = open_store()
+    store.append([record(number) for number in range(10)])
+    assert store.delete_before(record(4).finished_s) == 4
+    assert store.delete_before(record(4).finished_s) == 0
+    assert store.newest(100) == [record(number) for number in range(4, 10)]
+
+
+def test_one_tenant_s_flood_costs_no_other_tenant_a_record(open_store):
+    store = open_store(rows=64)
+    store.append([record(number, tenant="small") for number in range(20)])
+    for number in range(100, 400, 100):
+        store.append([record(k, tenant="flood") for k in range(number, number + 100)])
+    assert store.count("small") == 20
+    assert 44 <= store.count("flood") <= 45
+    assert store.newest(30, "flood") == [record(number, tenant="flood") for number in range(370, 400)]
+
+
+def test_the_newest_of_a_tenant_and_of_models(open_store):
+    store = open_store()
+    made = [record(number, tenant="ab"[number % 2], model="xyz"[number % 3]) for number in range(12)]
+    store.append(made)
+    assert store.newest(100, "a") == made[::2]
+    assert store.newest(2, "a") == made[8::2]
+    assert store.newest(100, None, ("x", "z")) == [one for one in made if one.model != "y"]
+    assert store.newest(1, "b", ("x",)) == [made[9]]
+    assert store.newest(1, "none") == []
+    assert store.tenants() == {"a": 6, "b": 6}
+
+
+def test_every_record_is_in_one_page(open_store):
+    store = open_store()
+    made = [record(number) for number in range(25)]
+    store.append(made)
+    found, after = [], None
+    while True:
+        page = store.page(after, 10)
+        assert len(page.records) <= 10
+        found += page.records
+        if (after := page.after) is None:
+            break
+    assert sorted(found, key=lambda one: one.finished_s) == made
+
+
+def test_where_nobody_else_writes_nothing_changes(open_store):
+    store = open_store()
+    store.append([record(1)])
+    assert store.changes(0.0, 10).records == []
+
+
 def test_a_record_of_another_space_is_refused_whole(open_store):
     store = open_store()
     for wrong in (record(2, space=Space(SPACE.embedder, 5)), record(2, embedder="another")):
