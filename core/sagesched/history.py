@@ -27,6 +27,8 @@ COLUMNS = (
     "tools",
     "effort",
     "plain",
+    "turn",
+    "weight",
 )
 """The window's arrays; a record is one place in the last dimension of each."""
 
@@ -36,6 +38,17 @@ class Group(NamedTuple):
 
     model: str = ""
     tenant: str = ""
+
+
+class Discount(NamedTuple):
+    """What to make of records from before a change of lengths."""
+
+    before: int
+    """Those that were learnt before that turn."""
+    weight: float
+    """What they count for."""
+    factor: float = 1.0
+    """Their lengths are read as so many times what they were."""
 
 
 class Neighbours(NamedTuple):
@@ -86,6 +99,12 @@ class HistoryWindow:
         self.effort = np.zeros(capacity, dtype=np.int16)
         self.plain: BoolArray = np.zeros(capacity, dtype=np.bool_)
         """Where a record asked for no amount, without tools, at no effort of its own: nearly everywhere."""
+        self.turn = np.zeros(capacity, dtype=np.int64)
+        """How many records the window had learnt before this one."""
+        self.weight = np.ones(capacity)
+        """What a record counts for: less than 1 once lengths have changed since (`discount`)."""
+        self.learnt = 0
+        """Records learnt since the start, of all groups."""
         self._groups: dict[Group, int] = {}
         self._counts: dict[int, int] = {}
         self._efforts: dict[str, int] = {"": 0}
@@ -144,11 +163,21 @@ class HistoryWindow:
         self.tools[row] = features.tools
         self.effort[row] = self._remember_effort(features.effort)
         self.plain[row] = is_plain(features)
+        self.turn[row] = self.learnt
+        self.weight[row] = 1.0
+        self.learnt += 1
         return row
 
     def resize(self, capacity: int) -> int:
         """Hold so many records from now on; what is too much is forgotten: how many."""
         return self._rebuild(capacity, self._retention.by_age())
+
+    def discount(self, model: str, by: Discount) -> None:
+        """Records of a model from before a change count for less, and as that much longer, from now on."""
+        numbers = [number for group, number in self._groups.items() if group.model == model]
+        rows = np.flatnonzero(np.isin(self._group[: self._size], numbers) & (self.turn[: self._size] < by.before))
+        self.weight[rows] *= by.weight
+        self.output_tokens[rows] = np.maximum(1.0, self.output_tokens[rows] * by.factor)
 
     def forget(self, tenant: str) -> int:
         """Forget all records of a tenant: how many."""

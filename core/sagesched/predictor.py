@@ -16,6 +16,7 @@ import numpy as np
 from sagesched.history import (
     NO_NEIGHBOURS,
     NO_NUMBER,
+    Discount,
     Group,
     HistoryWindow,
     Neighbours,
@@ -110,7 +111,6 @@ class Predictor:
         self.window = window
         self._backgrounds: dict[tuple[Group, int], _Background] = {}
         self._everything: dict[Group, _Everything] = {}
-        self._learnt = 0
 
     def apply(self, settings: Scheduling, window_rows: int) -> bool:
         """Other settings from now on; whether what was predicted before would be predicted otherwise now."""
@@ -124,15 +124,18 @@ class Predictor:
             settings.neighbours,
         )
 
-    def predict(self, request: Request, embedding: Vector | None, alone: str | None = None) -> Prediction:
+    def predict(
+        self, request: Request, embedding: Vector | None, alone: str | None = None, *, trial: Discount | None = None
+    ) -> Prediction:
         """The distribution of the request's output length. `embedding`: (dimensions,) unit float32; None when there is
-        none, which leaves out the levels that need one. `alone`: the level to use by itself instead of them all."""
+        none, which leaves out the levels that need one. `alone`: the level to use by itself instead of them all.
+        `trial`: as if that were made of older records."""
         group = self._group_of(request)
         near = NO_NEIGHBOURS
         if embedding is not None:
             near = self.window.nearest(group, embedding, self._settings.neighbours, self._settings.similarity_threshold)
-        levels, left = _share_out(self._near_levels(request.features, near))
-        behind = self._background(group, length_class(request.prompt_tokens, request.features.asked_number))
+        levels, left = _share_out(self._near_levels(request.features, near, trial))
+        behind = self._background(group, length_class(request.prompt_tokens, request.features.asked_number), trial)
         parts = [(level.share, level.atoms) for level in levels]
         mixture = LengthDistribution.mix([*parts, (left, behind.distribution)])
         levels += [Level(one.name, left * one.share, one.samples, one.atoms) for one in behind.levels]
@@ -155,7 +158,6 @@ class Predictor:
             censored=outcome.censored,
             features=request.features,
         )
-        self._learnt += row is not None
         return row is not None
 
     def forget(self, tenant: str) -> int:
@@ -166,12 +168,18 @@ class Predictor:
             self._everything.clear()
         return gone
 
-    def _near_levels(self, features: Features, near: Neighbours) -> Iterator["_Estimate"]:
+    def changed(self, request: Request, discount: Discount) -> None:
+        """Lengths of such requests have changed: that is to be made of older records from now on."""
+        self.window.discount(self._group_of(request).model, discount)
+        self._backgrounds.clear()
+        self._everything.clear()
+
+    def _near_levels(self, features: Features, near: Neighbours, trial: Discount | None) -> Iterator["_Estimate"]:
         """The levels that need an embedding."""
         if not near.rows.size:
             return
         alike: FloatArray = np.exp((near.similarities - near.similarities[0]) / self._chain.bandwidth)
-        weights = alike * self._matches(features, near.rows)
+        weights = alike * self._matches(features, near.rows) * self._aged(near.rows, trial)
         above = int(np.searchsorted(-near.similarities, -self._settings.similarity_threshold, side="right"))
         parts = (
             ("similar", self._chain.similar, slice(0, above)),
@@ -181,7 +189,7 @@ class Predictor:
             rows = near.rows[part]
             if rows.size:
                 samples = _effective(weights[part]) * float(weights[part].sum() / alike[part].sum())
-                yield _Estimate(name, kappa, samples, self._samples(rows, weights[part]))
+                yield _Estimate(name, kappa, samples, self._samples(rows, weights[part], trial))
 
     def _matches(self, features: Features, rows: Rows) -> FloatArray:
         """A weight in (0, 1] for each record: whether it asked for as much, in the same way. Records that do not match
@@ -201,25 +209,31 @@ class Predictor:
         weights[window.effort[rows] != window.effort_number(features.effort)] *= chain.effort_mismatch
         return weights
 
-    def _samples(self, rows: Rows, weights: FloatArray) -> Atoms:
-        lengths = np.maximum(self.window.output_tokens[rows], 1.0)
-        return product_limit(lengths, self.window.censored[rows], np.maximum(weights, 1e-9))
+    def _aged(self, rows: Rows, trial: Discount | None) -> FloatArray:
+        """A weight in (0, 1] for each record: less where lengths have changed since."""
+        weights = self.window.weight[rows]
+        return weights if trial is None else weights * np.where(self.window.turn[rows] < trial.before, trial.weight, 1)
 
-    def _background(self, group: Group, own_class: int) -> "_Background":
+    def _samples(self, rows: Rows, weights: FloatArray, trial: Discount | None) -> Atoms:
+        lengths = self.window.output_tokens[rows]
+        if trial is not None:
+            lengths = lengths * np.where(self.window.turn[rows] < trial.before, trial.factor, 1.0)
+        return product_limit(np.maximum(lengths, 1.0), self.window.censored[rows], np.maximum(weights, 1e-9))
+
+    def _background(self, group: Group, own_class: int, trial: Discount | None) -> "_Background":
         """What is left when no prompt is near: class, global and prior in one, made anew as records are learnt."""
-        known = self._backgrounds.get((group, own_class))
-        if known is not None and self._learnt < known.due:
+        known = self._backgrounds.get((group, own_class)) if trial is None else None
+        if known is not None and self.window.learnt < known.due:
             return known
         rows = self.window.rows(group)
         alike = rows[self.window.length_class[rows] == own_class]
         estimates: list[_Estimate] = []
         coarse: list[LengthDistribution] = []
         if alike.size:
-            of_class = self._plain(alike)
-            estimates.append(_Estimate("class", self._chain.in_class, alike.size, of_class))
-            coarse.append(of_class.compress(COARSE_ATOMS))
+            estimates.append(self._plain("class", self._chain.in_class, alike, trial))
+            coarse.append(estimates[-1].distribution.compress(COARSE_ATOMS))
         if rows.size:
-            everything = self._all_of(group, rows)
+            everything = self._all_of(group, rows, trial)
             estimates.append(everything.estimate)
             coarse.append(everything.coarse)
         levels, left = _share_out(estimates)
@@ -229,29 +243,33 @@ class Predictor:
         made = _Background(self._due(rows.size), tuple(levels), mixture.compress(BACKGROUND_ATOMS))
         if len(self._backgrounds) >= MAX_BACKGROUNDS:
             self._backgrounds.clear()
-        self._backgrounds[group, own_class] = made
+        if trial is None:
+            self._backgrounds[group, own_class] = made
         return made
 
-    def _all_of(self, group: Group, rows: Rows) -> "_Everything":
+    def _all_of(self, group: Group, rows: Rows, trial: Discount | None) -> "_Everything":
         """The level of all records, which the backgrounds of every class share."""
-        known = self._everything.get(group)
-        if known is not None and self._learnt < known.due:
+        known = self._everything.get(group) if trial is None else None
+        if known is not None and self.window.learnt < known.due:
             return known
-        of_all = self._plain(rows)
-        estimate = _Estimate("global", self._chain.in_all, rows.size, of_all)
-        made = _Everything(self._due(rows.size), estimate, of_all.compress(COARSE_ATOMS))
+        estimate = self._plain("global", self._chain.in_all, rows, trial)
+        made = _Everything(self._due(rows.size), estimate, estimate.distribution.compress(COARSE_ATOMS))
         if len(self._everything) >= MAX_BACKGROUNDS:
             self._everything.clear()
-        self._everything[group] = made
+        if trial is None:
+            self._everything[group] = made
         return made
 
-    def _plain(self, rows: Rows) -> LengthDistribution:
-        atoms = self._samples(rows, np.ones(rows.size))
-        return LengthDistribution.of_atoms(atoms.tokens, atoms.weights)
+    def _plain(self, name: str, kappa: float, rows: Rows, trial: Discount | None) -> "_Estimate":
+        """A level of all these records, alike but for their age."""
+        weights = self._aged(rows, trial)
+        atoms = self._samples(rows, weights, trial)
+        of_all = LengthDistribution.of_atoms(atoms.tokens, atoms.weights)
+        return _Estimate(name, kappa, float(weights.sum()), of_all)
 
     def _due(self, records: int) -> int:
         """The count of records learnt at which what was made of so many records is due again."""
-        return self._learnt + min(max(REFRESH_RECORDS, int(REFRESH_SHARE * records)), 1 + records // 4)
+        return self.window.learnt + min(max(REFRESH_RECORDS, int(REFRESH_SHARE * records)), 1 + records // 4)
 
 
 class _Estimate(NamedTuple):
@@ -261,6 +279,13 @@ class _Estimate(NamedTuple):
     kappa: float
     samples: float
     atoms: Atoms | LengthDistribution
+
+    @property
+    def distribution(self) -> LengthDistribution:
+        """What the level alone would predict."""
+        if isinstance(self.atoms, LengthDistribution):
+            return self.atoms
+        return LengthDistribution.of_atoms(self.atoms.tokens, self.atoms.weights)
 
 
 class _Everything(NamedTuple):

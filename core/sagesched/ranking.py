@@ -4,6 +4,7 @@ It predicts, costs and ranks each request, holds what waits in order, follows wh
 is synchronous and deterministic, and it has no clock: `now_s` comes with each call.
 """
 
+import math
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from sagesched.beside import Beside
 from sagesched.calibration import ServiceUnit, Unit
 from sagesched.cost import Cost
+from sagesched.drift import Drift
 from sagesched.explanation import Explanation, explain
 from sagesched.gittins import Stopping
 from sagesched.history import NO_NEIGHBOURS, HistoryWindow, Vector
@@ -19,6 +21,8 @@ from sagesched.policy import Belief, Score, policy_of
 from sagesched.predictor import PRIOR, Level, Prediction, Predictor, told_by
 from sagesched.request import Outcome, Request
 from sagesched.scoreboard import Finished, Scoreboard
+from sagesched.scoring import Score as LengthScore
+from sagesched.scoring import crps, observed_tokens
 from sagesched.settings import Scheduling, Settings, class_of
 from sagesched.ticket import Phase, Ticket
 from sagesched.waiting import Rank, WaitingOrder
@@ -36,6 +40,9 @@ class Ranking:
         self._policy = policy_of(settings.scheduling)
         self.predictor = Predictor(settings.scheduling, HistoryWindow(settings.history.window_rows, dimensions))
         self.scoreboard = Scoreboard()
+        self.drift = Drift()
+        self.changes = 0
+        """Times that lengths were found to have changed."""
         self._service = ServiceUnit()
         self._unit = Unit()
         self._since_ranked = 0
@@ -224,8 +231,11 @@ class Ranking:
             token_s = (ticket.ran_s + now_s - ticket.started_s) / outcome.output_tokens
             self._service.completion(cost, None if ticket.sent_ahead else token_s, now_s)
         self._remove(ticket, now_s)
+        finished = self.scoreboard.judge(ticket.prediction, ticket.request, outcome)
+        if finished.score is not None and self._settings.history.learn:
+            self._watch_for_change(ticket, outcome, finished.score)
         self._learn(ticket.request, ticket.embedding, outcome)
-        return self.scoreboard.judge(ticket.prediction, ticket.request, outcome)
+        return finished
 
     def drop(self, request_id: str, now_s: float, *, generated_tokens: int = 0) -> None:
         """It left before its end. What it had generated is a censored sample; nothing generated is no sample."""
@@ -290,6 +300,24 @@ class Ranking:
             kept = self.predictor.learn(request, embedding, outcome)
             if kept:
                 self.learnt(request, embedding, outcome)
+
+    def _watch_for_change(self, ticket: Ticket, outcome: Outcome, score: LengthScore) -> None:
+        """Whether lengths have changed, so that something else is to be made of older records (drift.py)."""
+        request, learnt = ticket.request, self.predictor.window.learnt
+        observed = observed_tokens(request.features, outcome)
+        if observed is None or ticket.trouble:
+            return
+        median = max(1.0, ticket.prediction.distribution.quantile(0.5))
+        self.drift.fell(request.model, score.pit_deciles, math.log(observed / median), learnt)
+        rivals = self.drift.rivals(request.model)
+        if not rivals:
+            return
+        cap = request.features.max_tokens or math.inf
+        tried = [self.predictor.predict(request, ticket.embedding, trial=rival) for rival in (None, *rivals)]
+        winner = self.drift.tried(request.model, [crps(one.distribution, observed, cap) for one in tried], learnt)
+        if winner is not None:
+            self.predictor.changed(request, winner)
+            self.changes += 1
 
     def _believe(self, ticket: Ticket) -> Belief:
         """What the ticket's prediction means by the settings of now; what it has generated stays."""

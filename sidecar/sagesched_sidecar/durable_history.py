@@ -67,7 +67,7 @@ class DurableHistory:
         if self._writer is None:
             yield
             return
-        server = self._history.server
+        server, seeded = self._history.server, ranking.predictor.window.tenants()
         begun_s, begun_at_s = time.perf_counter(), self._wall_clock()
         following: asyncio.Task[None] | None = None
         try:
@@ -76,7 +76,9 @@ class DurableHistory:
                 ranking.learn(*learnable(record))
             _log.info("history loaded", extra={"rows": len(records), "seconds": time.perf_counter() - begun_s})
             if server is not None:
-                follower = HistoryFollower(self._writer, ranking, self._metrics, begun_at_s, loaded=not self.trouble)
+                follower = HistoryFollower(
+                    self._writer, ranking, self._metrics, begun_at_s, loaded=not self.trouble, seeded=seeded
+                )
                 following = asyncio.create_task(follower.run(server.pull_seconds, self._models))
             yield
         finally:

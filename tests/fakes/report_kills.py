@@ -17,6 +17,7 @@ from sagesched.settings import Settings
 from sagesched_client.client import Client, subject
 from sagesched_pb.v1 import scheduling_pb2 as calls
 from sagesched_store.apart import StoreApart
+from sagesched_store.place import FolderPlace
 from sagesched_store.record import Space
 
 ROWS = 100_000
@@ -66,7 +67,7 @@ async def survive(folder: Path, lives: int, seed: int) -> dict[str, int]:
     acknowledged: list[int] = []
     for _ in range(lives):
         acknowledged += await life(folder, numbers, rng)
-        store = StoreApart(folder, Space(embedder.name, embedder.dimensions), ROWS)
+        store = StoreApart(FolderPlace(str(folder)), Space(embedder.name, embedder.dimensions), ROWS)
         assert store.health == (0, "")
         stored = [record.output_tokens for record in store.newest(ROWS)]
         store.close()

@@ -6,6 +6,8 @@ import json
 import pytest
 import real_qdrant
 
+from sagesched_sidecar import durable_history
+from sagesched_store.place import open_store
 from sagesched_store.record import Space
 from sagesched_store.server import ServerStore
 
@@ -24,6 +26,12 @@ def script(fakes):
 def settings(collections, **history):
     server = {"url": collections.place.url, "collectionPrefix": collections.place.prefix, "pullSeconds": 0.1}
     return {"history": {"store": "server", "server": server | {"timeoutSeconds": 5}, "windowRows": 50} | history}
+
+
+@pytest.fixture
+def in_process(monkeypatch):
+    """The store in this process: a second or two less for each sidecar, and all else as it is."""
+    monkeypatch.setattr(durable_history, "StoreApart", open_store)
 
 
 async def ask(client, sidecar, text="zanzibar"):
@@ -62,6 +70,7 @@ async def test_what_one_learns_the_others_know_and_the_next_starts_with_it(start
     assert ServerStore(collections.writer(), SPACE, 100).count() == 4
 
 
+@pytest.mark.usefixtures("in_process")
 async def test_histories_of_two_namespaces_stay_apart(start, client, fakes, collections):
     collections.make(SPACE)
     _, one = await start(lambda seen: script(fakes), settings(collections, tenant="blue"))
@@ -74,6 +83,7 @@ async def test_histories_of_two_namespaces_stay_apart(start, client, fakes, coll
     assert {group.tenant: asked.count(group) for group in asked._groups} == {"blue": 1, "green": 1}
 
 
+@pytest.mark.usefixtures("in_process")
 async def test_a_tenant_deleted_in_the_store_is_forgotten_by_all(start, client, fakes, collections):
     collections.make(SPACE)
     _, one = await start(lambda seen: script(fakes), settings(collections, tenant="blue"))
@@ -86,6 +96,7 @@ async def test_a_tenant_deleted_in_the_store_is_forgotten_by_all(start, client, 
     assert {group.tenant for group in one.gate.ranking.predictor.window._groups} == {"green"}
 
 
+@pytest.mark.usefixtures("in_process")
 async def test_a_server_that_dies_costs_no_request_and_no_record(start, client, fakes, own_qdrant):
     mine = real_qdrant.Collections(own_qdrant.url)
     mine.make(SPACE)
@@ -105,6 +116,7 @@ async def test_a_server_that_dies_costs_no_request_and_no_record(start, client, 
     assert rows(sidecar) == 11
 
 
+@pytest.mark.usefixtures("in_process")
 async def test_one_that_starts_without_the_server_has_its_history_later(start, client, fakes, own_qdrant):
     mine = real_qdrant.Collections(own_qdrant.url)
     mine.make(SPACE)
@@ -119,6 +131,7 @@ async def test_one_that_starts_without_the_server_has_its_history_later(start, c
     await until(lambda: rows(two) == 2)
 
 
+@pytest.mark.usefixtures("in_process")
 async def test_without_a_collection_it_serves_and_says_what_is_missing(start, client, fakes, collections):
     _, sidecar = await start(lambda seen: script(fakes), settings(collections))
     await ask(client, sidecar)
@@ -127,6 +140,7 @@ async def test_without_a_collection_it_serves_and_says_what_is_missing(start, cl
     await until(lambda: ServerStore(collections.writer(), SPACE, 100).count() == 1)
 
 
+@pytest.mark.usefixtures("in_process")
 async def test_an_end_while_the_server_is_away_counts_what_is_lost(start, client, fakes, own_qdrant):
     mine = real_qdrant.Collections(own_qdrant.url)
     mine.make(SPACE)
