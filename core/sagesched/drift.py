@@ -14,7 +14,7 @@ from sagesched.scoring import DECILES
 
 ALLOWANCE = 0.25
 """Standard deviations of a uniform by which the mean may be off without being noticed."""
-ALARM = 8.0
+ALARM = 12.0
 """Sum of what is beyond the allowance at which the older records are put on trial."""
 TRIAL_SCORES = 40
 """Lengths that a trial takes."""

@@ -109,8 +109,8 @@ class Predictor:
         self._settings = settings
         self._chain = chain or Chain()
         self.window = window
-        self._backgrounds: dict[tuple[Group, int], _Background] = {}
-        self._everything: dict[Group, _Everything] = {}
+        self._backgrounds: dict[tuple[Group, int, Discount | None], _Background] = {}
+        self._everything: dict[tuple[Group, Discount | None], _Everything] = {}
 
     def apply(self, settings: Scheduling, window_rows: int) -> bool:
         """Other settings from now on; whether what was predicted before would be predicted otherwise now."""
@@ -222,7 +222,7 @@ class Predictor:
 
     def _background(self, group: Group, own_class: int, trial: Discount | None) -> "_Background":
         """What is left when no prompt is near: class, global and prior in one, made anew as records are learnt."""
-        known = self._backgrounds.get((group, own_class)) if trial is None else None
+        known = self._backgrounds.get((group, own_class, trial))
         if known is not None and self.window.learnt < known.due:
             return known
         rows = self.window.rows(group)
@@ -243,21 +243,19 @@ class Predictor:
         made = _Background(self._due(rows.size), tuple(levels), mixture.compress(BACKGROUND_ATOMS))
         if len(self._backgrounds) >= MAX_BACKGROUNDS:
             self._backgrounds.clear()
-        if trial is None:
-            self._backgrounds[group, own_class] = made
+        self._backgrounds[group, own_class, trial] = made
         return made
 
     def _all_of(self, group: Group, rows: Rows, trial: Discount | None) -> "_Everything":
         """The level of all records, which the backgrounds of every class share."""
-        known = self._everything.get(group) if trial is None else None
+        known = self._everything.get((group, trial))
         if known is not None and self.window.learnt < known.due:
             return known
         estimate = self._plain("global", self._chain.in_all, rows, trial)
         made = _Everything(self._due(rows.size), estimate, estimate.distribution.compress(COARSE_ATOMS))
         if len(self._everything) >= MAX_BACKGROUNDS:
             self._everything.clear()
-        if trial is None:
-            self._everything[group] = made
+        self._everything[group, trial] = made
         return made
 
     def _plain(self, name: str, kappa: float, rows: Rows, trial: Discount | None) -> "_Estimate":
