@@ -36,6 +36,17 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A run that chooses tiers by their markers has this one where it names it: `-m qdrant`."""
+    chosen = str(config.option.markexpr)
+    if not chosen or "qdrant" in chosen:
+        return
+    left_out = [item for item in items if item.get_closest_marker("qdrant")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not item.get_closest_marker("qdrant")]
+
+
 @pytest.fixture(scope="session")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[real_engine.Engines]:
     """Real vLLM, started when a test asks for it, one process for each set of arguments."""

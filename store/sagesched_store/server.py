@@ -103,7 +103,7 @@ class ServerStore:
     def tenants(self) -> dict[str, int]:
         """See protocol.Store."""
         found = self._ask(lambda client: client.facet(self._name, key=TENANT, limit=MAX_TENANTS, exact=True))
-        return {str(hit.value): hit.count for hit in found.hits}
+        return {str(hit.value): hit.count for hit in found.hits if hit.count}
 
     def count(self, tenant: str | None = None) -> int:
         """See protocol.Store."""

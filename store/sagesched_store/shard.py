@@ -59,7 +59,7 @@ class Shard:
     def tenants(self) -> dict[str, int]:
         """Records by tenant."""
         request = edge.FacetRequest(TENANT, limit=MAX_TENANTS, exact=True)
-        return {str(hit.value): hit.count for hit in _guarded(lambda: self._shard.facet(request)).hits}
+        return {str(hit.value): hit.count for hit in _guarded(lambda: self._shard.facet(request)).hits if hit.count}
 
     def delete_oldest(self, count: int, tenant: str) -> None:
         """Delete so many of a tenant's from the beginning."""

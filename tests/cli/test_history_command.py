@@ -75,7 +75,7 @@ def test_in_and_out_and_no_prompt_in_what_comes_out(
     assert command("export", str(out_file), "--dry-run")[1] == "3 records would be exported\n"
     assert command("export", str(out_file))[1] == "3 records exported\n"
     text = out_file.read_text()
-    assert "zanzibar" not in text + "".join(command("status"))
+    assert "zanzibar" not in text + command("status")[1]
     assert out_file.stat().st_mode & 0o777 == 0o600
     lengths = {json.loads(line)["output_tokens"]: json.loads(line)["censored"] for line in text.splitlines()}
     assert lengths == {30: False, 40: False, 50: True}

@@ -33,9 +33,7 @@ class Model:
 
 
 @given(st.integers(1, 40), st.integers(1, 12), steps)
-def test_it_is_full_bounded_and_no_tenant_loses_its_part(
-    capacity: int, most_alike: int, of: list[tuple[str, int]]
-) -> None:
+def test_it_is_bounded_and_no_tenant_loses_its_part(capacity: int, most_alike: int, of: list[tuple[str, int]]) -> None:
     model = Model(capacity, most_alike)
     for tenant, prompt in of:
         before, guaranteed = model.counts(), model.retention.guaranteed()

@@ -34,7 +34,8 @@ def test_neighbours_and_lengths_are_one_s_own(open_store, seed):
     for number in range(200):
         tenant = rng.randrange(len(TENANTS))
         tokens = 1000 * tenant + rng.randrange(1, 900)
-        store.append([record(number, TENANTS[tenant], embedding=alike, output_tokens=tokens, model=rng.choice("mn"))])
+        fields = {"embedding": alike, "output_tokens": tokens, "model": rng.choice("mn"), "censored": False}
+        store.append([record(number, TENANTS[tenant], **fields)])
     deleted = rng.choice(TENANTS)
     had = store.count(deleted)
     assert store.delete_tenant(deleted) == had
