@@ -1,5 +1,5 @@
-"""May whoever goes next start now? The predicted peak of KV cache use beside one standard deviation of what is to come,
-as in the sidecar's gate (core's kv.py).
+"""May whoever goes next start now? The predicted peak of KV cache use beside half a standard deviation of what is to
+come, as in the sidecar's gate (core's kv.py).
 
 A refusal stands until as much has left as was missing, or some steps have gone by.
 """
@@ -15,6 +15,10 @@ from sagesched_vllm.order import Order
 
 PATIENCE_STEPS = 16
 """A refusal is looked at again after so many steps: predictions change too."""
+
+
+SPREADS_KEPT = 0.5
+"""Standard deviations of all KV tokens to come that stay free, as in the sidecar's gate, where it was measured."""
 
 
 class Capacity(NamedTuple):
@@ -79,7 +83,7 @@ class Room:
         for held in without:
             end_tokens -= held.counted[0] + half
             variance -= held.counted[1]
-        room_tokens -= math.sqrt(max(0.0, variance))
+        room_tokens -= SPREADS_KEPT * math.sqrt(max(0.0, variance))
         if end_tokens <= room_tokens:
             return end_tokens - room_tokens
         return self._peak_tokens(candidate, without) - room_tokens

@@ -15,7 +15,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from sagesched_vllm.conductor import Conductor
 from sagesched_vllm.log import LOGGER
 from sagesched_vllm.memory import EngineMemory
-from sagesched_vllm.queue import RankedQueue
+from sagesched_vllm.queue import RankedQueue, Skipped
 from sagesched_vllm.settings_file import Watch, pod_name, settings_path
 from sagesched_vllm.versions import check_version
 
@@ -37,6 +37,8 @@ class _Ordered:
             engine, watch, memory.capacity(), memory.used_tokens, memory, step_tokens=1 + engine.num_spec_tokens
         )
         engine.waiting = self.sagesched.queue
+        if hasattr(engine, "skipped_waiting"):  # vLLM up to 0.30
+            engine.skipped_waiting = Skipped(self.sagesched.queue)
 
     def schedule(self, *arguments: Any, **named: Any) -> Any:
         """The engine's own step, in our order."""

@@ -14,6 +14,7 @@ from sagesched.hint import Hint, encode
 from sagesched.settings import Settings, digest
 from sagesched_vllm.conductor import Conductor
 from sagesched_vllm.preempting import Resume
+from sagesched_vllm.queue import Skipped
 from sagesched_vllm.room import Capacity
 from sagesched_vllm.settings_file import Loaded
 
@@ -83,6 +84,8 @@ class ModelScheduler:
     slots: int = 4
     blocks: int = 1000
     settings: Settings = field(default_factory=Settings)
+    as_before_0_31: bool = False
+    """It has a queue of what could not start."""
     step_tokens: int = 1
     """Generated in a step by each request."""
 
@@ -184,7 +187,7 @@ class ModelScheduler:
             self.running.append(request)
             self.started.append(request.request_id)
         if skipped:
-            self.waiting.prepend_requests(skipped)
+            (Skipped(self.waiting) if self.as_before_0_31 else self.waiting).prepend_requests(skipped)
 
     def _preempt(self, request: ModelRequest) -> None:
         request.status, request.num_computed_tokens = Status.PREEMPTED, 0

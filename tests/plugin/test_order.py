@@ -124,8 +124,9 @@ def test_crossing_a_boundary_refreshes_the_rank() -> None:
         assert engine.sage.counters.total(REFRESHED) == refreshed
 
 
-def test_what_cannot_start_is_passed_over_and_keeps_its_place() -> None:
-    engine = filled(ModelScheduler(slots=1, settings=PLAIN))
+@pytest.mark.parametrize("as_before_0_31", [False, True])
+def test_what_cannot_start_is_passed_over_and_keeps_its_place(as_before_0_31: bool) -> None:
+    engine = filled(ModelScheduler(slots=1, settings=PLAIN, as_before_0_31=as_before_0_31))
     engine.blocked = {"a"}
     for name, length in (("a", 5), ("b", 6), ("c", 7)):
         engine.add(name, length, extra_args=hint(float(length)))

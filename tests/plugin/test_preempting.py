@@ -6,7 +6,7 @@ import pytest
 from model_scheduler import ModelScheduler, hint
 
 from sagesched.settings import Preemption, Scheduling, Settings, decode
-from sagesched_vllm.counters import FALLBACK, FALLBACK_STEPS, PREEMPTED
+from sagesched_vllm.counters import FALLBACK, FALLBACK_STEPS, PREEMPTED, REFRESHED
 from sagesched_vllm.pace import MIN_SAMPLES, PREFILL_SHARE, PaceMeter
 from sagesched_vllm.room import Capacity
 
@@ -128,3 +128,19 @@ def test_the_pace_is_that_of_plain_steps_and_of_what_prompts_add() -> None:
     meter.scheduled(0, 0)
     meter.step(now_s + 1000)
     assert meter.pace(capacity, 1000.0) == pace, "an engine without work tells nothing of its pace"
+
+
+@pytest.mark.parametrize(("bucket", "order", "refreshed"), [(50, ["b", "a"], 9), (100_000, ["a", "b"], 0)])
+def test_the_bucket_decides_when_a_belief_is_looked_at_again(bucket: int, order: list[str], refreshed: int) -> None:
+    """By hand, C(O) = 10 O + O^2/2. A ends at 10 tokens (C = 150) nine times of ten, else at 400 (84,000); B at 150
+    (12,750). Without a boundary A's index is its mean, 8,535, for good. With one at 50 (1,750) it is
+    (0.9 * 150 + 0.1 * 1,750) / 0.9 = 344 at first and 82,250 from there on, and A gives way."""
+    engine = ModelScheduler(slots=1, blocks=66, settings=Settings(scheduling=Scheduling(boost=0, bucket_tokens=bucket)))
+    told = hint(10.0, 400.0, weights=(0.9, 0.1))
+    engine.add("a", 400, num_prompt_tokens=10, max_tokens=400, extra_args=told)
+    for _ in range(10):
+        engine.step()
+    engine.add("b", 150, num_prompt_tokens=10, max_tokens=150, extra_args=hint(150.0))
+    engine.drain()
+    assert engine.ended == order
+    assert engine.sage.counters.total(REFRESHED) == refreshed, "A at 50, 100 ... 350, and B at 50 and 100"
