@@ -11,8 +11,8 @@ WAITING_QUEUES = ("waiting", "skipped_waiting", "kv_holding_waiting")
 
 
 def queues(scheduler: Any) -> list[Any]:
-    """Those that this version has."""
-    return [getattr(scheduler, name) for name in WAITING_QUEUES if hasattr(scheduler, name)]
+    """Those that this version has, and that hold anyone: ours has one that only passes on."""
+    return [queue for name in WAITING_QUEUES if (queue := getattr(scheduler, name, None)) is not None and len(queue)]
 
 
 def after_step(world: World) -> None:
