@@ -25,13 +25,17 @@ _PLAIN: dict[Any, Schema] = {
 
 
 def struct_schema(section: type[msgspec.Struct], *, without: Collection[str] = (), defaults: bool = True) -> Schema:
-    """The object's schema. `without`: fields left out, by their names in files. `defaults`: the API server fills absent
+    """The object's schema. `without`: fields left out, by their paths in files. `defaults`: the API server fills absent
     fields in; else descriptions say the default, so that whoever merges can tell what was set."""
     said, required, properties = meanings(section), [], {}
     for field in msgspec.structs.fields(section):
         if field.encode_name in without:
             continue
-        schema = schema_of(field.type, defaults=defaults)
+        inside = {path.partition(".")[2] for path in without if path.startswith(f"{field.encode_name}.")}
+        if inside:
+            schema = struct_schema(_struct_in(field.type), without=inside, defaults=defaults)
+        else:
+            schema = schema_of(field.type, defaults=defaults)
         words = said[field.name]
         if field.required:
             required.append(field.encode_name)
@@ -42,6 +46,12 @@ def struct_schema(section: type[msgspec.Struct], *, without: Collection[str] = (
         properties[field.encode_name] = {"description": words} | schema
     found: Schema = {"type": "object", "properties": properties}
     return found | ({"required": required} if required else {})
+
+
+def _struct_in(kind: Any) -> type[msgspec.Struct]:
+    """The struct that a field holds, or may hold."""
+    parts = (kind, *typing.get_args(kind))
+    return next(part for part in parts if inspect.isclass(part) and issubclass(part, msgspec.Struct))
 
 
 def schema_of(kind: Any, *, defaults: bool) -> Schema:

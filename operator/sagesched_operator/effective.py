@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from sagesched.settings import Settings, SettingsError, decode, digest
 from sagesched_operator.engine_container import API_KEY_ENV, command_line
-from sagesched_operator.policy import SHARED, PolicySpec
+from sagesched_operator.policy import SHARED, Policy, PolicySpec
 
 HISTORY_PATH = "/var/lib/sagesched/history"
 
@@ -22,16 +22,16 @@ class Effective(NamedTuple):
     digest: str
 
 
-def effective(defaults: Mapping[str, Any], spec: PolicySpec) -> Effective:
+def effective(defaults: Mapping[str, Any], policy: Policy) -> Effective:
     """What a policy's pods are to run. Raises SettingsError: `spec.path: what is wrong`, or `defaults.path: ...` where
     the cluster's defaults have the wrong field."""
     document: Document = {name: dict(fields) for name, fields in _sections(defaults).items()}
-    for name, fields in [*spec.overlay.items(), *_known(defaults, spec).items()]:
+    for name, fields in [*policy.spec.overlay.items(), *_known(defaults, policy).items()]:
         document[name] = document.get(name, {}) | fields
     try:
         settings = decode(document)
     except SettingsError as error:
-        raise SettingsError(f"{_owner(str(error), spec)}.{error}") from None
+        raise SettingsError(f"{_owner(str(error), policy.spec)}.{error}") from None
     return Effective(document, settings, digest(settings))
 
 
@@ -50,13 +50,21 @@ def _sections(defaults: Mapping[str, Any]) -> Document:
             raise SettingsError(f"defaults.{name}: unknown section; there are {', '.join(SHARED)}")
         if not isinstance(fields, dict):
             raise SettingsError(f"defaults.{name}: must hold fields, as `policy: sagesched`")
-        for field in sorted(SHARED[name].not_in_policy & fields.keys()):
-            raise SettingsError(f"defaults.{name}.{field}: the operator sets it; remove it")
+        for field in sorted(SHARED[name].not_in_policy):
+            if _has(fields, field):
+                raise SettingsError(f"defaults.{name}.{field}: the operator sets it; remove it")
     return dict(defaults)
 
 
-def _known(defaults: Mapping[str, Any], spec: PolicySpec) -> Document:
+def _has(fields: Any, path: str) -> bool:
+    """Whether a field is there; a dot leads into an object."""
+    name, _, rest = path.partition(".")
+    return isinstance(fields, dict) and name in fields and (not rest or _has(fields[name], rest))
+
+
+def _known(defaults: Mapping[str, Any], policy: Policy) -> Document:
     """What the operator knows, or decides, because it made the pods."""
+    spec = policy.spec
     if spec.pod_set is None:
         return {}
     known: Document = {
@@ -65,8 +73,11 @@ def _known(defaults: Mapping[str, Any], spec: PolicySpec) -> Document:
     }
     if spec.pod_set.api_key is not None:
         known["engine"]["apiKeyEnv"] = API_KEY_ENV
-    if (defaults.get("history", {}) | spec.history).get("store") == "embedded":
+    store = (defaults.get("history", {}) | spec.history).get("store")
+    if store == "embedded":
         known["history"] = {"path": HISTORY_PATH}
+    if store == "server":  # others write there too: nobody names another namespace's tenant
+        known["history"] = {"tenant": policy.namespace}
     return known
 
 

@@ -59,7 +59,7 @@ def plan(
     try:
         if isinstance(defaults, SettingsError):
             raise defaults
-        settings = effective(defaults, policy.spec)
+        settings = effective(defaults, policy)
     except SettingsError as error:
         there = ("ConfigMap", settings_name(policy.name)) in seen.owned
         return _wrong_settings(policy, str(error), made if there else (), seen, before, now)

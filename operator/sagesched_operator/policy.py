@@ -19,19 +19,23 @@ class Shared(NamedTuple):
 
     section: type[Section]
     not_in_policy: frozenset[str] = frozenset()
+    """By name; a dot leads into a field that is an object."""
 
 
 SHARED: Mapping[str, Shared] = {
     "scheduling": Shared(settings.Scheduling),
     "preemption": Shared(settings.Preemption),
-    "history": Shared(settings.History, frozenset({"path", "seedFile"})),
+    "history": Shared(
+        settings.History, frozenset({"path", "seedFile", "tenant", "server.apiKeyFile", "server.caFile"})
+    ),
     "embedding": Shared(settings.Embedding),
     "queue": Shared(settings.Queue),
     "engine": Shared(settings.Engine, frozenset({"arguments", "apiKeyFile", "apiKeyEnv"})),
     "gateway": Shared(settings.Gateway),
     "server": Shared(settings.Server, frozenset({"drainSeconds"})),
 }
-"""Left out: paths and variables inside the pod, the engine's arguments, and podSet.drainSeconds, which is the pods'."""
+"""Left out: paths and variables inside the pod, the tenant, which is the namespace, the engine's arguments, and the
+drain, which is the pods'."""
 Overlay = dict[str, Any]
 """The fields of one section that somebody has set; the others have the defaults."""
 

@@ -62,4 +62,4 @@ def test_every_example_is_a_policy_whose_settings_can_be_used(path: Path) -> Non
         policy = decode_policy(document)
         assert policy.spec.pod_set
         assert names_of(policy, policy.spec.pod_set)
-        effective({}, policy.spec)
+        effective({}, policy)

@@ -19,7 +19,7 @@ Made = dict[str, dict[str, Any]]
 def make(images: Images) -> Any:
     def made(policy: Policy, defaults: dict[str, Any] | None = None) -> Made:
         assert policy.spec.pod_set
-        settings = settings_map(policy, effective(defaults or {}, policy.spec).document)
+        settings = settings_map(policy, effective(defaults or {}, policy).document)
         return {one["kind"]: one for one in (settings, *objects(policy, policy.spec.pod_set, images))}
 
     return made
@@ -47,7 +47,7 @@ def test_everything_is_owned_by_the_policy_and_in_its_namespace(make: Any, make_
 def test_the_settings_file_is_one_that_the_sidecar_takes_with_the_same_digest(make: Any, make_policy: Any) -> None:
     policy = make_policy(scheduling={"bucketTokens": 64, "classes": [{"name": "fast", "priority": -5}]})
     file = json.loads(make(policy)["ConfigMap"]["data"]["settings.json"])
-    assert digest(decode_revisions(file).stable) == effective({}, policy.spec).digest
+    assert digest(decode_revisions(file).stable) == effective({}, policy).digest
 
 
 @pytest.mark.parametrize(

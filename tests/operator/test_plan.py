@@ -25,7 +25,7 @@ def policy_of(replicas: int = 1, **sections: Any) -> Policy:
 
 def made_for(policy: Policy) -> dict[tuple[str, str], Any]:
     assert policy.spec.pod_set
-    found = (settings_map(policy, effective({}, policy.spec).document), *objects(policy, policy.spec.pod_set, IMAGES))
+    found = (settings_map(policy, effective({}, policy).document), *objects(policy, policy.spec.pod_set, IMAGES))
     return {(one["kind"], one["metadata"]["name"]): one for one in found}
 
 
@@ -40,7 +40,7 @@ def condition(made: Plan, kind: str) -> Condition:
 
 
 def ready_pods(policy: Policy, count: int) -> tuple[SeenPod, ...]:
-    running = Running(effective({}, policy.spec).digest, True)
+    running = Running(effective({}, policy).digest, True)
     return tuple(SeenPod(f"p-{n}", True, running) for n in range(count))
 
 
@@ -49,8 +49,7 @@ pods = st.lists(
         SeenPod,
         st.text("abc", min_size=1),
         st.booleans(),
-        st.none()
-        | st.builds(Running, st.sampled_from([effective({}, policy_of().spec).digest, "0" * 12]), st.booleans()),
+        st.none() | st.builds(Running, st.sampled_from([effective({}, policy_of()).digest, "0" * 12]), st.booleans()),
     ),
     max_size=5,
 ).map(tuple)
@@ -74,7 +73,7 @@ def test_ready_is_true_only_when_every_other_condition_is(seen: tuple[SeenPod, .
 
 @given(pods)
 def test_it_looks_again_until_every_pod_runs_the_settings(seen: tuple[SeenPod, ...]) -> None:
-    digest = effective({}, policy_of().spec).digest
+    digest = effective({}, policy_of()).digest
     at_rest = all(pod.running is not None and pod.running.file_digest == digest for pod in seen)
     assert (planned(policy_of(), seen).look_again_s is None) == at_rest
 
