@@ -62,6 +62,7 @@ class Order:
         """Other settings; all that is held is ranked anew."""
         self.ranking.apply(settings)
         for held in self.running.members.values():
+            self._advance(held)  # over a boundary that was none before
             self.running.set_due(held, self._bucket_tokens)
         self.running.all_moved()
 
