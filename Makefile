@@ -43,7 +43,7 @@ test-cluster: ## the tests against a real Kubernetes control plane, built from G
 test-engine-versions: .venv/dev.stamp ## schedulers without a model on every vLLM from 0.29 to the newest on PyPI (20 GB outside this folder, needs uv)
 	@$(BIN)/python scripts/engine_versions.py $(ARGS)
 
-test-qdrant: ## the tests against a real Qdrant server: QDRANT_BINARY, a `qdrant` on PATH, or ../*/tools/qdrant
+test-qdrant: ## the tests against a real Qdrant server: QDRANT_BINARY, or a `qdrant` on PATH
 	@$(MAKE) --no-print-directory test TIERS=qdrant
 
 gen: .venv/dev.stamp ## the generated files: settings schema and page, the CRD with its page and its copy in the chart, the wire package
@@ -62,7 +62,7 @@ format: .venv/dev.stamp ## what ruff can put right by itself
 bench: .venv/dev.stamp ## prediction, proxy, streaming and queue against their limits; writes build/bench.json
 	@$(BIN)/python -m bench $(ARGS)
 
-bench-engine: .venv/dev.stamp .venv/sharegpt.stamp ## five orders in a real vLLM on the same arrivals, over an hour; writes build/bench-engine.json
+bench-engine: .venv/dev.stamp .venv/sharegpt.stamp ## five orders in a real vLLM on the same arrivals, about two hours; writes build/bench-engine.json
 	@$(BIN)/python scripts/engine_environment.py make
 	@$(BIN)/python -m bench.engine $(ARGS)
 

@@ -19,16 +19,13 @@ from sagesched_store.connection import connect
 from sagesched_store.place import ServerPlace
 from sagesched_store.server import ServerStore
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 MISSING = "needs a Qdrant server: name its binary by QDRANT_BINARY, or have a `qdrant` on PATH"
 START_SECONDS = 60.0
 
 
 def binary() -> str | None:
-    """The server that is to be used: the one that is named, on PATH, or in a folder of tools beside the checkout."""
-    named = os.environ.get("QDRANT_BINARY") or shutil.which("qdrant")
-    beside = [path for level in (ROOT.parent, ROOT.parent.parent) for path in sorted(level.glob("*/tools/qdrant"))]
-    return named or next((str(path) for path in beside if os.access(path, os.X_OK)), None)
+    """The server that is to be used: the one that is named, or on PATH."""
+    return os.environ.get("QDRANT_BINARY") or shutil.which("qdrant")
 
 
 class Qdrant:
