@@ -12,9 +12,7 @@ TIERS ?= fast
 RUN_fast = $(BIN)/python -m pytest -n auto --maxprocesses=4 -q -m 'not soak and not engine and not qdrant and not cluster' $(ARGS)
 # One process: engines are shared by the tests, and each takes a core.
 RUN_engine = $(BIN)/python scripts/engine_environment.py make && \
-  $(BIN)/python -m pytest tests/engine tests/contract -q -m engine --durations=5 $(ARGS) && $(RUN_harness)
-# Inside the engine's own Python: schedulers without a model.
-RUN_harness = $(BIN)/python scripts/engine_harness.py -q --durations=3
+  $(BIN)/python -m pytest tests/engine tests/contract -q -m engine --durations=5 $(ARGS)
 # One process: the tests share one control plane.
 RUN_cluster = $(BIN)/python scripts/cluster_binaries.py make && \
   $(BIN)/python -m pytest tests/cluster -q -m cluster --durations=5 $(ARGS)
@@ -22,7 +20,7 @@ RUN_qdrant = $(BIN)/python -m pytest -q -m qdrant --durations=5 $(ARGS)
 CHOSEN := $(if $(filter all,$(TIERS)),$(ALL_TIERS),$(TIERS))
 UNKNOWN := $(filter-out $(KNOWN_TIERS),$(CHOSEN))
 
-.PHONY: help demo test test-engine test-cluster gen lint format bench bench-engine test-soak lock clean test-engine-versions bench-plugin test-qdrant
+.PHONY: help demo test test-engine test-cluster gen lint format bench bench-engine test-soak lock clean test-harness test-engine-versions bench-plugin test-qdrant
 
 help: ## what there is to run
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 22
@@ -39,6 +37,9 @@ test-engine: ## the tests against a real vLLM on a CPU (its environment, 5 GB, i
 
 test-cluster: ## the tests against a real Kubernetes control plane, built from Go modules once (about 8 minutes, outside this folder)
 	@$(MAKE) --no-print-directory test TIERS=cluster
+
+test-harness: .venv/dev.stamp ## schedulers without a model in the real vLLM's own loop (after `make test-engine`, whose environment it uses)
+	@$(BIN)/python scripts/engine_harness.py -q --durations=3 $(ARGS)
 
 test-engine-versions: .venv/dev.stamp ## schedulers without a model on every vLLM from 0.29 to the newest on PyPI (20 GB outside this folder, needs uv)
 	@$(BIN)/python scripts/engine_versions.py $(ARGS)
