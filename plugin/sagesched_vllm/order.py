@@ -98,6 +98,10 @@ class Order:
         if request.request_id not in self.running:
             self.running.add(held, self._bucket_tokens)
 
+    def stays(self, request_id: str) -> None:
+        """It was taken out of the queue and could not start: until it is put back it takes no room from others."""
+        self.running.remove(request_id)
+
     def put_back(self, request_id: str) -> None:
         """It was taken out of the queue in this step and could not start."""
         self.ranking.put_back(request_id, self.now_s)

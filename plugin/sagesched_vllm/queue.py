@@ -13,6 +13,9 @@ from sagesched_vllm.order import Order
 
 Fault = Callable[[str, Exception], None]
 
+NOT_STARTED = {"WAITING", "PREEMPTED", "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR", "WAITING_FOR_STREAMING_REQ"}
+"""Statuses of one that was taken out and could not start: it is put back when the step ends. Others hold memory."""
+
 
 class Doors(Protocol):
     """Says whether whoever goes next may start in this step."""
@@ -31,6 +34,8 @@ class RankedQueue:
         self._next: EngineRequest | None = None
         self._taken: dict[str, bool] = {}
         """Taken out in this step, and whether one that came earlier was passed over."""
+        self._popped: EngineRequest | None = None
+        """Who was taken out last: whether the engine started it is seen when it asks for the next."""
         self._untold: dict[str, EngineRequest] = {}
         """Those that the order failed to take: told anew at each step."""
         self.ordered = True
@@ -48,7 +53,7 @@ class RankedQueue:
 
     def end(self) -> int:
         """A step has ended; how many started before one that came earlier."""
-        self.doors, self._next = None, None
+        self.doors, self._next, self._popped = None, None, None
         passed_over = sum(self._taken.values())
         self._taken.clear()
         return passed_over
@@ -87,6 +92,7 @@ class RankedQueue:
         del self._held[request.request_id]
         self._next = None
         self._try("queue", self.order.started, request)
+        self._popped = request
         return request
 
     def remove_request(self, request: EngineRequest) -> None:
@@ -102,6 +108,9 @@ class RankedQueue:
 
     def __bool__(self) -> bool:
         """Whether anybody waits; inside a step, whether anybody may start."""
+        popped, self._popped = self._popped, None
+        if popped is not None and popped.status.name in NOT_STARTED:
+            self._try("queue", self.order.stays, popped.request_id)
         if not self._held:
             return False
         return self.doors is None or self.doors.open_for(self.peek_request())

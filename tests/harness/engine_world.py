@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from chain_model import END, expected
 from fake_executor import FakeExecutor
 from fake_runner import FakeRunner
 from model_folder import CONTEXT_TOKENS
+from vllm.config import VllmConfig
 from vllm.engine.arg_utils import EngineArgs
 from vllm.lora.request import LoRARequest
 from vllm.sampling_params import SamplingParams
@@ -70,10 +70,14 @@ class World:
 
     def __init__(self, folder: Path, shape: Shape | None = None) -> None:
         self.shape = shape or Shape()
+        # vLLM chooses by an environment variable that it reads once in a process, and only beside a compiler for GPUs.
         second = MODES[self.shape.mode][1]
-        os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "1" if second else "0"
-        self.core = EngineCore(_config(folder, self.shape), FakeExecutor, log_stats=True)
+        VllmConfig.use_v2_model_runner = property(lambda _: False)  # type: ignore[method-assign]
+        config = _config(folder, self.shape)
+        VllmConfig.use_v2_model_runner = property(lambda _: second)  # type: ignore[method-assign]
+        self.core = EngineCore(config, FakeExecutor, log_stats=True)
         self.scheduler: Any = self.core.scheduler
+        assert self.scheduler.use_v2_model_runner is second
         self.asked: dict[str, Ask] = {}
         self.admitted: list[str] = []
         """Requests in the order in which they first ran."""

@@ -239,3 +239,17 @@ def test_every_request_ends_once_and_nothing_is_left(actions: list[Any], slots: 
     assert len(engine.sage.order) == len(engine.waiting) == len(engine.sage.order.running) == 0
     assert engine.sage.order.ranking.tickets() == []
     assert engine.sage.counters.total(FALLBACK_STEPS) == 0
+
+
+def test_who_cannot_start_yet_takes_no_room_from_others() -> None:
+    """One whose grammar is still compiled is taken out and put back in each step, before a smaller one behind it."""
+    engine = ModelScheduler(slots=4, settings=PLAIN)
+    engine.add("grammar", 60, extra_args=hint(60.0))
+    engine.add("behind", 70, extra_args=hint(70.0))
+    engine.sage.before()
+    queue, running = engine.sage.queue, engine.sage.order.running
+    assert queue.pop_request().request_id == "grammar"
+    assert len(running) == 1, "until the engine asks for the next it may have started"
+    assert queue, "the one behind is alone and may start"
+    assert len(running) == 0
+    assert queue.peek_request().request_id == "behind"
