@@ -2,7 +2,9 @@
 
 import importlib
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -85,3 +87,19 @@ def test_the_metadata_says_cpu_and_the_cache_s_own_file_stays(script: ModuleType
     assert cached.read_text(encoding="utf-8") == "Name: vllm\nVersion: 0.33.0\n"
     with pytest.raises(script.EngineFailed):
         script.version_environment.as_for_cpus(tmp_path / "env", "0.1.0")
+
+
+def test_the_documented_versions_are_those_that_the_scheduler_takes(script: ModuleType) -> None:
+    sys_path = [str(ROOT / "plugin"), *sys.path]
+    code = "from sagesched_vllm.versions import NEWEST, OLDEST; print(*OLDEST, *NEWEST)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": ":".join(sys_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    major, oldest, _, newest = map(int, done.stdout.split())
+    rows = re.findall(r"^\| (\d+)\.(\d+)\.\d+ \|.*\| works \|$", script.DOCS.read_text("utf-8"), re.M)
+    assert [(int(a), int(b)) for a, b in rows] == [(major, minor) for minor in range(oldest, newest + 1)]
+    assert (major, oldest) == script.OLDEST
